@@ -1,0 +1,294 @@
+"""One question, answered whole: open both sides, run the rungs, apply what a pair accepts, return one Report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from draftproof.checkpoint import Checkpoint, parse_config
+from draftproof.conform import View, conform, recognise
+from draftproof.container import CONFIG_LIMIT
+from draftproof.contracts import Acceptance, Contract, Fact, Library, Pair
+from draftproof.dims import Known
+from draftproof.findings import Finding, Report, Section, Side, finding, unknown, visible
+from draftproof.hub import Source, in_memory, open_model
+from draftproof.pair import Couple, declared_facts, fits
+
+RUNGS = ("contract", "source", "conforms", "fits")
+Model = str | Path | Mapping[str, Any]  # a folder, ORG/NAME[@COMMIT], or {"config": …, "state_dict": …}
+
+
+@dataclass
+class Case:
+    """Hold everything that was read and found of one question, for the report, for adapt and for show."""
+
+    library: Library
+    drafter: View | None = None
+    target: View | None = None
+    couple: Couple | None = None
+    contract: list[Finding] | None = None  # of contract files
+    source: list[Finding] | None = None  # of getting bytes and telling the family
+    fits: list[Finding] | None = None
+
+
+def recordings(library: Library) -> tuple[Path, ...]:
+    """Return the folders of recordings that belong to the library's folders of contracts."""
+    return tuple(root / "recordings" for root in library.roots)
+
+
+def open_side(model: Any, role: str, library: Library, revision: str | None = None) -> Checkpoint | Finding:
+    """Open what the user gave for one side: a path, an id, a mapping with config and state_dict, or a Source."""
+    if isinstance(model, Source):
+        return Checkpoint(model, role)
+    if isinstance(model, Mapping):
+        config, tensors = model.get("config"), model.get("state_dict", model.get("tensors"))
+        if not {"config", "state_dict", "tensors"} & set(model):
+            config, tensors = None, model
+        to_dict = getattr(config, "to_dict", None)
+        config = to_dict() if to_dict else config
+        return Checkpoint(in_memory(str(model.get("name", f"{role} in memory")), config, tensors), role)
+    source = open_model(str(model), recordings(library), revision)
+    return source if isinstance(source, Finding) else Checkpoint(source, role)
+
+
+def examine(
+    drafter: Any,
+    target: Any | None,
+    library: Library,
+    *,
+    family: str = "",
+    target_contract: str = "",
+    revisions: tuple[str | None, str | None] = (None, None),
+    facts: Mapping[str, Fact] | None = None,
+) -> Case:
+    """Run rungs 1 and 2 on a drafter and, if there is one, its target."""
+    case = Case(library, contract=[], source=[])
+    sides: dict[str, Checkpoint] = {}
+    for role, model, revision in (("drafter", drafter, revisions[0]), ("target", target, revisions[1])):
+        if model is None:
+            continue
+        opened = open_side(model, role, library, revision)
+        if isinstance(opened, Finding):
+            _sorted_in(case, [replace(opened, subject=f"{role} {opened.subject}")])
+        else:
+            sides[role] = opened
+    if "drafter" in sides:
+        case.drafter = _view(case, sides["drafter"], "family", family)
+    if "target" in sides:
+        if sides["target"].source.name == getattr(sides.get("drafter"), "source", Source("")).name:
+            _sorted_in(case, [finding("SRC118", sides["target"].source.name, expected="two models", observed="one")])
+            return case
+        case.target = _view(case, sides["target"], "target", target_contract)
+    if case.drafter and case.target and case.drafter.contract and case.target.contract:
+        name = case.drafter.checkpoint.source.name
+        case.couple = Couple(case.drafter, case.target, library, declared_facts(library, name, over=facts))
+        case.fits = fits(case.couple)
+    return case
+
+
+def _view(case: Case, checkpoint: Checkpoint, kind: str, id: str) -> View | None:
+    contract, found = recognise(case.library, checkpoint, kind, id)
+    if contract is None:
+        _sorted_in(case, [*checkpoint.findings, *found])
+        return View(checkpoint)
+    return conform(contract, checkpoint)
+
+
+def _sorted_in(case: Case, found: Iterable[Finding]) -> None:
+    for f in found:
+        (case.contract if f.code.startswith("CON") else case.source).append(f)  # type: ignore[union-attr]
+
+
+def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) -> Report:
+    """Make the report of a case; what a pair accepts is marked, and an acceptance that matches nothing is a finding."""
+    found: dict[str, list[Finding]] = {rung: [] for rung in RUNGS}
+    found["contract"] += case.contract or []
+    found["source"] += case.source or []
+    for view in (case.drafter, case.target):
+        found["conforms"] += _about(view) if view else []
+    if case.fits is not None:
+        found["fits"] += case.fits
+    elif case.target is not None and case.drafter is not None:
+        found["fits"].append(
+            unknown(
+                "PAIR422",
+                subject,
+                "could not be paired",
+                expected="two checkpoints of known contracts",
+                observed="see above",
+            )
+        )
+    if pair is not None:
+        found = {rung: accept(rows, pair) for rung, rows in found.items()}
+        found["contract"] += stale(pair, [f for rows in found.values() for f in rows])
+    views = [v for v in (case.drafter, case.target) if v]
+    return Report(
+        subject=subject,
+        sections=tuple(Section.of(rung, rows) for rung, rows in found.items() if rows),
+        sides=tuple(side(v) for v in views),
+        bytes_read=sum(v.checkpoint.source.bytes_read for v in views),
+        rerun=rerun,
+    )
+
+
+def _about(view: View) -> list[Finding]:
+    """Return a view's findings with the side named, where the subject does not tell."""
+    role = view.checkpoint.role
+    return [f if f.subject.startswith(role) else replace(f, subject=f"{role} {f.subject}") for f in view.findings]
+
+
+def side(view: View) -> Side:
+    """Describe one side for the report: what it is, and how well it is known."""
+    source, table, contract = view.checkpoint.source, view.table, view.contract
+    parameters = table.parameters
+    if parameters is None and table.complete and table.tensors:
+        parameters = sum(_numel(t.shape) for n, t in table.tensors.items() if t.dtype not in ("I64", "I32", "BOOL"))
+    return Side(
+        view.checkpoint.role,
+        source.name,
+        source.revision,
+        source.provenance,
+        source.normalised,
+        contract.id if contract else "",
+        view.dialect.name if view.dialect else "",
+        source.origin,
+        table.count if table.count is not None else (len(table.tensors) if table.complete and table.tensors else None),
+        parameters,
+        view.dims.table(list(contract.dims)) if contract else (),
+    )
+
+
+def _numel(shape: tuple[int, ...]) -> int:
+    out = 1
+    for n in shape:
+        out *= n
+    return out
+
+
+def accept(found: Iterable[Finding], pair: Pair) -> list[Finding]:
+    """Mark the findings that a pair accepts: failures by allow, unknowns by expect_unknown."""
+    out = []
+    for f in found:
+        rows = {"error": pair.allow, "warning": pair.allow, "unknown": pair.expect_unknown}.get(f.level, ())
+        entry = next((row for row in rows if row.covers(f.code)), None)
+        out.append(replace(f, accepted=entry.because) if entry else f)
+    return out
+
+
+def stale(pair: Pair, found: list[Finding]) -> list[Finding]:
+    """Return a finding for each acceptance that no longer matches anything."""
+    levels: tuple[tuple[str, tuple[Acceptance, ...], tuple[str, ...]], ...] = (
+        ("allow", pair.allow, ("error", "warning")),
+        ("expect_unknown", pair.expect_unknown, ("unknown",)),
+    )
+    return [
+        finding(
+            "CON112",
+            f"{pair.id}: {key} {row.code}",
+            expected=f"a finding of {row.code} that {'fails' if key == 'allow' else 'is unknown'}",
+            observed="none",
+            contract=row.line,
+        )
+        for key, rows, wanted in levels
+        for row in rows
+        if not any(row.covers(f.code) and f.level in wanted for f in found)
+    ]
+
+
+# --- the questions ------------------------------------------------------------------------------------------------
+
+
+def check(
+    drafter: Model,
+    target: Model | None = None,
+    *,
+    family: str = "",
+    contracts: Path | str | None = None,
+    facts: Mapping[str, Fact] | None = None,
+) -> Report:
+    """Check a drafter, and its fit with a target: folders, ids, or {"config": …, "state_dict": …}; raises nothing."""
+    library = Library(*([Path(contracts)] if contracts else []))
+    case = examine(drafter, target, library, family=family, facts=facts)
+    return report(case, _subject(drafter, target), rerun=_rerun(drafter, target))
+
+
+def check_pair(pair: Pair, library: Library, rerun: str = "") -> Report:
+    """Check a pair contract, with what it accepts."""
+    return report(examine_pair(pair, library), pair.id, rerun, pair)
+
+
+def examine_pair(pair: Pair, library: Library) -> Case:
+    """Run rungs 1 and 2 on a pair contract."""
+    revisions = (pair.drafter_revision, pair.target_revision)
+    return examine(pair.drafter, pair.target, library, family=pair.family, revisions=revisions, facts=pair.facts)
+
+
+def check_config(path: Path, library: Library, target: Any | None = None, family: str = "") -> Report:
+    """Check a config file alone, before anything is trained; with a target, what configs tell of the fit."""
+    subject = str(path)
+    try:
+        size = path.stat().st_size
+        raw = path.read_bytes() if size <= CONFIG_LIMIT else None
+    except OSError as error:
+        code = "SRC111" if isinstance(error, FileNotFoundError) else "SRC113"
+        seen = error.strerror or str(error)
+        return _only("source", subject, finding(code, subject, expected="a config file", observed=seen))
+    if raw is None:
+        return _only(
+            "source",
+            subject,
+            finding("CFG311", subject, expected=f"at most {CONFIG_LIMIT} bytes", observed=f"{size} bytes"),
+        )
+    data, found = parse_config(raw, subject)
+    if data is None:
+        return _only("conforms", subject, *found)
+    source = Source(subject, config=data, provenance="config only", bytes_read=len(raw))
+    case = Case(library, contract=[], source=[])
+    checkpoint = Checkpoint(source, "drafter")
+    checkpoint.findings += found
+    contract, problems = recognise(library, checkpoint, "family", family)
+    case.drafter = conform(contract, checkpoint, tensors=False) if contract else View(checkpoint)
+    if contract is None:
+        _sorted_in(case, [*checkpoint.findings, *problems])
+    if target is not None:
+        opened = open_side(target, "target", library)
+        if isinstance(opened, Finding):
+            _sorted_in(case, [opened])
+        else:
+            case.target = _view(case, opened, "target", "")
+            if contract and case.target and case.target.contract:
+                case.couple = Couple(case.drafter, case.target, library, {})
+                case.fits = [f for f in fits(case.couple) if f.code != "PAIR417"]
+    rerun = f"draftproof check --config {subject}" + (f" --target {target}" if target is not None else "")
+    return report(case, subject, rerun)
+
+
+def _only(rung: str, subject: str, *found: Finding) -> Report:
+    return Report(subject, (Section.of(rung, found),))
+
+
+def declared_target(checkpoint: Checkpoint, library: Library) -> str:
+    """Return the target that a drafter declares: by its config, else by what is known of its repo; or ""."""
+    seen = checkpoint.config("speculators_config.verifier.name_or_path")
+    if isinstance(seen, Known) and isinstance(seen.value, str):
+        return seen.value
+    fact = declared_facts(library, checkpoint.source.name).get("trained_on")
+    return str(fact.value) if fact else ""
+
+
+def _subject(drafter: Any, target: Any | None) -> str:
+    names = [
+        m if isinstance(m, (str, Path)) else str(m.get("name", "in memory")) for m in (drafter, target) if m is not None
+    ]
+    return visible(" with ".join(map(str, names)))
+
+
+def _rerun(drafter: Any, target: Any | None) -> str:
+    if not isinstance(drafter, (str, Path)) or not isinstance(target, (str, Path, type(None))):
+        return ""
+    return f"draftproof check --drafter {drafter}" + (f" --target {target}" if target is not None else "")
+
+
+__all__ = ["Case", "Contract", "check", "check_config", "check_pair", "examine", "examine_pair", "report"]

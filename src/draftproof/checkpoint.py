@@ -1,0 +1,427 @@
+"""A checkpoint: its config, its tensor table, and how well each is known. Lazy; what reading finds is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from draftproof.container import (
+    CONFIG_LIMIT,
+    Header,
+    Index,
+    Tensor,
+    check_shards,
+    read_header,
+    read_index,
+    read_torch_zip,
+    strict_json,
+)
+from draftproof.dims import Absent, Known, Seen, Unknown
+from draftproof.findings import Finding, finding, unknown, visible
+from draftproof.hub import Source, unreadable
+
+LISTED = 8  # names shown before "and N more"
+
+
+def listed(names: Iterable[str], limit: int = LISTED) -> str:
+    """Return names for a person: escaped, comma-separated, cut after limit with the count of the rest."""
+    all_names = [visible(n) for n in names]
+    more = len(all_names) - limit
+    return ", ".join(all_names[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+# --- config -------------------------------------------------------------------------------------------------------
+
+
+class Config:
+    """Look up config keys, dotted, without ever converting a value."""
+
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        role: str,
+        *,
+        partial: bool = False,
+        unknown: Collection[str] = (),
+        respelled: Collection[str] = (),
+    ) -> None:
+        self.data = data
+        self.role = role
+        self.partial = partial
+        self.unknown = frozenset(unknown)
+        self.respelled = frozenset(respelled)
+        self.nested: tuple[str, ...] = ()
+
+    def __call__(self, key: str) -> Seen:
+        """Return what the config says of a key: nested tables of the target contract come first."""
+        found: Seen = Absent(f"{self.role} config.json: {key}")
+        for path in (*(f"{table}.{key}" for table in self.nested), key):
+            seen = self._at(path)
+            if not isinstance(seen, Absent):
+                return seen
+            found = seen
+        return found
+
+    def _at(self, path: str) -> Seen:
+        where = f"{self.role} config.json: {path}"
+        if path in self.unknown:
+            return Unknown(f"{path} was not published as it stands on disk")
+        value: Any = self.data
+        for part in path.split("."):
+            if not isinstance(value, Mapping) or part not in value:
+                return Unknown(f"{path} was not published") if self.partial else Absent(where)
+            value = value[part]
+        if path in self.respelled:
+            where += ", renamed by the library that printed it"
+        return Absent(f"{where} is null") if value is None else Known(value, where)
+
+    def spellings(self, key: str) -> list[Known]:
+        """Return every place that states a key: nested tables and the top level."""
+        seen = (self._at(path) for path in (*(f"{t}.{key}" for t in self.nested), key))
+        return [s for s in seen if isinstance(s, Known)]
+
+    def text(self, key: str) -> str:
+        """Return a text value, or ""."""
+        seen = self(key)
+        return seen.value if isinstance(seen, Known) and isinstance(seen.value, str) else ""
+
+    def texts(self, key: str) -> list[str]:
+        """Return the texts of a list value."""
+        seen = self(key)
+        value = seen.value if isinstance(seen, Known) else None
+        return [v for v in value if isinstance(v, str)] if isinstance(value, list) else []
+
+
+# --- tensor table -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Table:
+    """Hold names on disk -> tensors, the file of each, and whether the table was really read.
+
+    ``complete`` is false where only wanted names were looked for: then a name that is not there was looked for
+    and is missing only if it was wanted.
+    """
+
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    basis: str = ""  # "" when it was read; else why it proves nothing
+    complete: bool = True
+    count: int | None = None
+    parameters: int | None = None
+
+    @property
+    def read(self) -> bool:
+        """Tell whether the table came from a checkpoint's own bytes."""
+        return not self.basis
+
+
+_DTYPES = {
+    "bfloat16": "BF16",
+    "float16": "F16",
+    "half": "F16",
+    "float32": "F32",
+    "float": "F32",
+    "float64": "F64",
+    "int64": "I64",
+    "long": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint8": "U8",
+    "bool": "BOOL",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+}
+
+
+def tensor_of(value: Any) -> Tensor | None:
+    """Return dtype and shape of a tensor-like object, or of a pair (dtype, shape) in either order."""
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape is None and isinstance(value, (tuple, list)) and len(value) == 2:
+        dtype, shape = value if isinstance(value[0], str) else (value[1], value[0])
+    try:
+        sizes = tuple(int(n) for n in shape)  # type: ignore[union-attr]
+    except (TypeError, ValueError):
+        return None
+    name = str(dtype).rpartition(".")[2]
+    return Tensor(_DTYPES.get(name.lower(), name), sizes, 0, 0) if dtype is not None else None
+
+
+class Checkpoint:
+    """Hold one side of a pair. Reads when asked; ``findings`` is what reading found, and grows with it."""
+
+    def __init__(self, source: Source, role: str) -> None:
+        self.source = source
+        self.role = role
+        self.findings: list[Finding] = []
+        self._tables: dict[frozenset[str] | None, Table] = {}
+
+    @cached_property
+    def config(self) -> Config:
+        """Return the config; an empty one of which nothing is known where it cannot be read."""
+        source = self.source
+        if source.config is not None or not source.files:
+            if source.config is not None and not isinstance(source.config, Mapping):
+                seen = type(source.config).__name__
+                self.findings.append(finding("CFG303", "config", expected="an object", observed=seen))
+                return self._no_config()
+            if source.config is None:
+                return self._no_config()
+            partial = source.provenance == "partial"
+            return Config(source.config, self.role, partial=partial, unknown=source.unknown, respelled=source.respelled)
+        if "config.json" not in source.files:
+            seen = f"{len(source.files)} files: {listed(source.files)}" if source.files else "an empty folder"
+            self.findings.append(finding("CFG301", "config.json", expected="a file", observed=seen, where=source.label))
+            return self._no_config()
+        raw = source.take("config.json", CONFIG_LIMIT)
+        if isinstance(raw, Finding):
+            self.findings.append(raw)
+            return self._no_config()
+        data, found = parse_config(raw, source.label)
+        self.findings += found
+        return self._no_config() if data is None else Config(data, self.role)
+
+    def _no_config(self) -> Config:
+        return Config({}, self.role, partial=True)
+
+    @property
+    def configured(self) -> bool:
+        """Tell whether there is a config to speak of."""
+        return bool(self.config.data)
+
+    def table(self, wanted: Collection[str] | None = None) -> Table:
+        """Return the tensor table; with wanted, only those names are looked for, and the rest may not be read."""
+        key = None if wanted is None else frozenset(wanted)
+        if key not in self._tables:
+            self._tables[key] = self._table(key)
+        return self._tables[key]
+
+    def _table(self, wanted: frozenset[str] | None) -> Table:
+        source = self.source
+        if source.files:
+            table, found = read_weights(source, wanted)
+            self.findings += [f for f in found if f not in self.findings]
+            return table
+        if source.tensors is None:
+            return Table(basis="no tensor table was published")
+        if source.provenance == "in memory":
+            tensors = {str(n): tensor_of(v) for n, v in source.tensors.items()}
+            odd = [n for n, t in tensors.items() if t is None]
+            if odd:
+                expected = "a tensor, or a pair of dtype and shape"
+                self.findings.append(finding("TEN402", listed(odd), expected=expected, observed="another object"))
+            return Table({n: t for n, t in tensors.items() if t is not None}, dict.fromkeys(tensors, "in memory"))
+        data = source.tensors
+        named = {n: Tensor(row[0], tuple(row[1]), 0, 0) for n, row in data.get("named", {}).items()}
+        basis = (
+            "" if source.provenance == "recorded" else str(data.get("basis") or f"the recording is {source.provenance}")
+        )
+        return Table(
+            named,
+            dict.fromkeys(named, source.label),
+            basis,
+            bool(data.get("complete")),
+            data.get("count"),
+            data.get("parameters"),
+        )
+
+
+def parse_config(raw: bytes, where: str) -> tuple[dict[str, Any] | None, list[Finding]]:
+    """Parse a config.json strictly: NaN and duplicate keys are findings with their JSON path."""
+    data, faults = strict_json(raw)
+    codes = {"constant": "CFG306", "number": "CFG306", "depth": "CFG311"}
+    found = [
+        finding(
+            codes.get(fault.kind, "CFG302"),
+            f"config.json: {fault.where}",
+            expected="strict JSON",
+            observed=fault.text,
+            where=where,
+        )
+        for fault in faults
+    ]
+    if any(fault.fatal for fault in faults):
+        return None, found
+    if not isinstance(data, dict):
+        kinds = {list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
+        seen = kinds.get(type(data), "null")
+        found.append(finding("CFG303", "config.json", expected="an object", observed=seen, where=where))
+        return None, found
+    return data, found
+
+
+# --- weight files of a folder -------------------------------------------------------------------------------------
+
+_SHARD = re.compile(r"(.+)-(\d{5,6})-of-(\d{5,6})\.(safetensors|bin)")
+_TRAINING = re.compile(
+    r"(optimizer|scheduler|training_state|trainer_state|rng_state|scaler|random_states|zero_pp_rank).*"
+)
+_TORCH = (".bin", ".pt", ".pth")
+_OTHER = (".gguf", ".onnx", ".ckpt", ".h5", ".msgpack", ".npz")
+_INDEX = ".safetensors.index.json"
+
+
+def read_weights(source: Source, wanted: frozenset[str] | None) -> tuple[Table, list[Finding]]:
+    """Read the tensor table of a folder: of the files its index names, else of its one file, else of all its files."""
+    files, where = source.files, source.label
+    found: list[Finding] = []
+    index: Index | None = None
+    index_name = next((n for n in sorted(files) if n.endswith(_INDEX)), "")
+    if index_name:
+        index, index_found = read_index(_reader(source, index_name), files[index_name], index_name, wanted=wanted)
+        found += index_found
+        if index is None:
+            return Table(basis=f"{index_name} cannot be used"), found
+    safe = sorted(n for n in files if n.endswith(".safetensors"))
+    chosen = choose(files, safe, index, found)
+    if not chosen and not index:
+        return _without_safetensors(source, found)
+    if index is not None and wanted is not None:
+        holding = {index.weight_map[n] for n in wanted if n in index.weight_map}
+        chosen = [n for n in chosen if n in holding]
+    table = _Gather(source, wanted, found)
+    if index is not None:
+        found += check_shards(index, ((n, table.header(n)) for n in chosen if n in files), files)
+    else:
+        for name in chosen:
+            table.header(name)
+        for name, both in table.twice.items():
+            found.append(
+                finding("IDX303", visible(name), expected="in one file", observed=" and ".join(both), where=where)
+            )
+    basis = f"{', '.join(table.failed)} cannot be read" if table.failed else ""
+    if index is not None and any(n not in files for n in index.shards) and wanted is None:
+        basis = "shards are missing"
+    return Table(table.tensors, table.files, basis, wanted is None), found
+
+
+class _Gather:
+    """Read headers one at a time and keep the tensors that are wanted."""
+
+    def __init__(self, source: Source, wanted: frozenset[str] | None, found: list[Finding]) -> None:
+        self.source, self.wanted, self.found = source, wanted, found
+        self.tensors: dict[str, Tensor] = {}
+        self.files: dict[str, str] = {}
+        self.twice: dict[str, list[str]] = {}
+        self.failed: list[str] = []
+
+    def header(self, name: str) -> Header | None:
+        """Return the header of a file, noting what is wrong with it."""
+        size = self.source.files[name]
+        torch = name.endswith(_TORCH)
+        try:
+            if size < 0:
+                raise FileNotFoundError(2, "a link to a file that is not there")
+            read = _reader(self.source, name)
+            header, found = read_torch_zip(read, size, name) if torch else read_header(read, size, name)
+        except OSError as error:
+            header, found = None, [unreadable(name, error, self.source.label)]
+        self.found += found
+        if header is None:
+            self.failed.append(name)
+            return None
+        for tensor_name, tensor in header.tensors.items():
+            if self.wanted is None or tensor_name in self.wanted:
+                if tensor_name in self.files:
+                    self.twice.setdefault(tensor_name, [self.files[tensor_name]]).append(name)
+                self.tensors[tensor_name], self.files[tensor_name] = tensor, name
+        return header
+
+
+def _reader(source: Source, name: str) -> Callable[[int, int], bytes]:
+    return lambda start, stop: source.read(name, start, stop)
+
+
+def choose(files: Mapping[str, int], safe: list[str], index: Index | None, found: list[Finding]) -> list[str]:
+    """Return the safetensors files that make up the checkpoint; name those that do not belong.
+
+    With an index, its shards; else model.safetensors alone; else every file that is no adapter or training state.
+    """
+    odd = [n for n in safe if n.startswith(("adapter_", "consolidated")) or _TRAINING.match(n)]
+    plain = [n for n in safe if n not in odd]
+    if index is not None:
+        chosen = [n for n in index.shards if n in files]
+        single = [n for n in plain if n not in index.shards and n in ("model.safetensors", "pytorch_model.safetensors")]
+        if single:
+            found.append(
+                finding(
+                    "IDX309",
+                    single[0],
+                    expected=f"the {len(index.shards)} shards of the index, or this file",
+                    observed="both",
+                )
+            )
+        stray = [n for n in safe if n not in index.shards and n not in single]
+    elif "model.safetensors" in files:
+        chosen, stray = ["model.safetensors"], [n for n in safe if n != "model.safetensors"]
+    else:
+        chosen, stray = plain or [n for n in safe if n.startswith("consolidated")], odd
+        stray = [n for n in stray if n not in chosen]
+        _check_numbering(chosen, found)
+    if stray:
+        expected = f"only {listed(chosen, 3)}" if chosen else "weights of a model"
+        found.append(
+            finding("IDX308", listed(stray), expected=expected, observed=f"{len(stray)} more: {listed(stray)}")
+        )
+    training = [
+        n for n in files if n not in safe and (_TRAINING.match(n) or (chosen and n.endswith((*_TORCH, *_OTHER))))
+    ]
+    if training:
+        found.append(
+            finding(
+                "IDX308",
+                listed(training),
+                level="info",
+                expected="the serving checkpoint alone",
+                observed=f"{len(training)} files that serving does not need: {listed(training)}",
+            )
+        )
+    return chosen
+
+
+def _check_numbering(names: list[str], found: list[Finding]) -> None:
+    """Without an index, shards are known by their numbers: each must be there, of one count."""
+    families: dict[tuple[str, str], list[int]] = {}
+    for name in names:
+        if match := _SHARD.fullmatch(name):
+            families.setdefault((match[1], match[3]), []).append(int(match[2]))
+    for (stem, count), numbers in families.items():
+        missing = sorted(set(range(1, min(int(count), 4096) + 1)) - set(numbers))
+        if missing:
+            shown = f"{', '.join(map(str, missing[:LISTED]))}{' …' if len(missing) > LISTED else ''}"
+            found.append(
+                finding(
+                    "IDX304", f"{stem}-*-of-{count}", expected=f"{int(count)} shards", observed=f"no number {shown}"
+                )
+            )
+    if len(families) > 1 or (families and len(names) > sum(map(len, families.values()))):
+        found.append(finding("IDX308", listed(names), expected="one set of shards", observed=listed(names)))
+
+
+def _without_safetensors(source: Source, found: list[Finding]) -> tuple[Table, list[Finding]]:
+    """Read torch zip files where there are no safetensors; say what is there where there is nothing to read."""
+    files, where = source.files, source.label
+    torch = sorted(n for n in files if n.endswith(_TORCH) and not _TRAINING.match(n))
+    if torch:
+        table = _Gather(source, None, found)
+        for name in torch:
+            table.header(name)
+        for name, both in table.twice.items():
+            found.append(
+                finding("IDX303", visible(name), expected="in one file", observed=" and ".join(both), where=where)
+            )
+        _check_numbering(torch, found)
+        return Table(
+            table.tensors, table.files, f"{', '.join(table.failed)} cannot be read" if table.failed else ""
+        ), found
+    foreign = [n for n in files if n.endswith(_OTHER)]
+    if foreign:
+        found.append(finding("SRC116", listed(foreign), expected="safetensors", observed=listed(foreign), where=where))
+        return Table(basis="the weights are in another format"), found
+    expected, seen = "*.safetensors", listed(files) or "nothing"
+    found.append(unknown("SRC120", "weights", expected=expected, observed=seen, where=where))
+    return Table(basis="there are no weights"), found

@@ -1,0 +1,505 @@
+"""Dimensions: a small expression language, and names bound once with a witness.
+
+Expressions know integers, dotted names, ``+ - * //``, comparisons, ``and or not`` and ``len min max``; over
+the values of a list or tensor also ``it`` (each element), ``i`` (its index), ``increasing(x)``, ``count_true``
+and ``true_at(x)``. They are parsed with ``ast`` and a whitelist, bounded in length, depth and magnitude, and
+evaluated in three-valued logic: what is not known makes its result unknown, unless the rest decides it.
+
+Binding has two passes. First every dim takes its value from the configs that state it; then defaults are
+evaluated on demand. So the order of a contract file never matters.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+MAX_LENGTH = 500  # characters of an expression
+MAX_DEPTH = 20  # nested operations
+MAX_VALUE = 2**63 - 1  # magnitude of every number, intermediate results included
+PREDICATES = ("increasing", "true_at")  # call form; count_true stands alone
+ELEMENT_NAMES = frozenset({"it", "i", "count_true"})
+_TRUTH = {"true": True, "false": False}
+
+
+class ExprError(ValueError):
+    """Say why an expression cannot be read, or has no value."""
+
+
+# --- what a lookup finds ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Hold a value and who says so: "drafter config.json: hidden_size"."""
+
+    value: Any
+    witness: str
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """State that a whole source was read and does not say it."""
+
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """State that a value is not known, and why; told means that a finding already says so."""
+
+    why: str
+    told: bool = False
+
+
+Seen = Known | Absent | Unknown
+Lookup = Callable[[str], Seen]
+
+
+# --- expressions --------------------------------------------------------------------------------------------------
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_CALLS = ("len", "min", "max", *PREDICATES)
+
+
+@dataclass(frozen=True)
+class Expr:
+    """Hold one parsed expression; two are equal when their canonical texts are."""
+
+    text: str  # canonical
+    names: frozenset[str] = field(compare=False)
+    tree: ast.expr = field(compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def name(self) -> str:
+        """Return the dim's name if the expression is a bare name, else ""."""
+        return _dotted(self.tree) or ""
+
+    @property
+    def over_elements(self) -> bool:
+        """Tell whether the expression speaks of the elements of a value."""
+        return bool(self.names & ELEMENT_NAMES) or any(
+            isinstance(n, ast.Call) and getattr(n.func, "id", "") in PREDICATES for n in ast.walk(self.tree)
+        )
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Expr:
+    """Parse an expression; raises ExprError with what was wrong and where."""
+    if not text.strip():
+        raise ExprError("expression is empty")
+    if len(text) > MAX_LENGTH:
+        raise ExprError(f"expression has {len(text)} characters; at most {MAX_LENGTH}")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise ExprError(
+            f"{getattr(error, 'msg', None) or error}, at column {getattr(error, 'offset', 1) or 1}"
+        ) from None
+    names: set[str] = set()
+    _allow(tree, names, 1)
+    return Expr(ast.unparse(tree), frozenset(names), tree)
+
+
+def _allow(node: ast.expr, names: set[str], depth: int) -> None:
+    """Admit a node of the whitelist and note the names it uses; raises ExprError for anything else."""
+    if depth > MAX_DEPTH:
+        raise ExprError(f"nested more than {MAX_DEPTH} deep")
+    parts: Sequence[ast.expr] = ()
+    match node:
+        case ast.Constant(value=value) if type(value) is int:
+            if value > MAX_VALUE:
+                raise ExprError(f"number {str(value)[:25]} is beyond 64 bits")
+        case ast.Name() | ast.Attribute():
+            name = _dotted(node)
+            if name is None:
+                raise ExprError(f"{ast.unparse(node)!r} is not a dotted name")
+            if name not in _TRUTH:
+                names.add(name)
+        case ast.BinOp(op=op, left=left, right=right) if type(op) in _BINARY:
+            parts = (left, right)
+        case ast.UnaryOp(op=ast.USub() | ast.Not(), operand=operand):
+            parts = (operand,)
+        case ast.BoolOp(values=values):
+            parts = values
+        case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARE for op in ops):
+            parts = (left, *others)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLS:
+            if any(isinstance(a, ast.Starred) for a in args):
+                raise ExprError("* is not allowed in a call")
+            if not args or (len(args) > 1 and name not in ("min", "max")):
+                raise ExprError(f"{name} takes {'one value or more' if name in ('min', 'max') else 'one value'}")
+            parts = args
+        case _:
+            what = ast.unparse(node)
+            raise ExprError(f"{what[:60]!r} is not allowed; see `draftproof explain CON106`")
+    for part in parts:
+        _allow(part, names, depth + 1)
+
+
+def _dotted(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (head := _dotted(node.value)):
+        return f"{head}.{node.attr}"
+    return None
+
+
+def evaluate(expr: Expr, lookup: Lookup, elements: Sequence[Any] | None = None) -> Any:
+    """Return the value of an expression, or Unknown; raises ExprError where it has none.
+
+    With elements, an expression over ``it`` and ``i`` must hold for each of them.
+    """
+    if elements is None or not expr.over_elements:
+        return _eval(expr.tree, lookup, None, 0)
+    result: Any = True
+    for index in range(len(elements)):
+        one = _eval(expr.tree, lookup, elements, index)
+        if one is False:
+            return False
+        if isinstance(one, Unknown):
+            result = one
+    return result
+
+
+def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+    """Evaluate one node; elements and index stand for ``it`` and ``i``."""
+    sub: Callable[[ast.expr], Any] = lambda part: _eval(part, lookup, elements, index)  # noqa: E731
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name() | ast.Attribute():
+            return _name(_dotted(node) or "", lookup, elements, index)
+        case ast.BoolOp(op=op, values=values):
+            return _kleene(isinstance(op, ast.Or), (sub(v) for v in values))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            value = sub(operand)
+            return value if isinstance(value, Unknown) else not _truth(value)
+        case ast.UnaryOp(operand=operand):
+            value = sub(operand)
+            return value if isinstance(value, Unknown) else -_number(value)
+        case ast.BinOp(op=op, left=left, right=right):
+            pair = (sub(left), sub(right))
+            if unknown := _unknown(pair):
+                return unknown
+            a, b = (_number(v) for v in pair)
+            if isinstance(op, ast.FloorDiv) and b == 0:
+                raise ExprError(f"{ast.unparse(node)} divides by zero")
+            return _number(_BINARY[type(op)](a, b))
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            return _kleene(False, _links([left, *others], ops, sub))
+        case ast.Call(func=ast.Name(id="increasing"), args=[arg]):
+            row = [_eval(arg, lookup, elements, k) for k in range(len(elements or ()))]
+            return _unknown(row) or all(a < b for a, b in pairwise(row))
+        case ast.Call(func=ast.Name(id="true_at"), args=[arg]):
+            return _true_at(arg, lookup, elements or ())
+        case ast.Call(func=ast.Name(id=name), args=args):
+            values = [sub(a) for a in args]
+            if unknown := _unknown(values):
+                return unknown
+            if name == "len":
+                if not isinstance(values[0], (list, tuple)):
+                    raise ExprError(f"{ast.unparse(args[0])} is not a list")
+                return len(values[0])
+            flat = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
+            if not flat:
+                raise ExprError(f"{name} of an empty list")
+            return (min if name == "min" else max)(_number(v) for v in flat)
+    raise ExprError(f"{ast.unparse(node)} cannot be evaluated")
+
+
+def _name(name: str, lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+    if name in _TRUTH:
+        return _TRUTH[name]
+    if name in ELEMENT_NAMES:
+        if elements is None:
+            raise ExprError(f"{name!r} has no meaning here")
+        if name == "count_true":
+            return sum(v is True for v in elements)
+        return index if name == "i" else elements[index]
+    seen = lookup(name)
+    if isinstance(seen, Absent):
+        return Unknown(f"{name} is not stated ({seen.where})")
+    return seen.value if isinstance(seen, Known) else seen
+
+
+def _true_at(arg: ast.expr, lookup: Lookup, elements: Sequence[Any]) -> Any:
+    """Evaluate true_at(x): x, with i over another tensor's elements, must point at true elements of this one."""
+    others = parse(ast.unparse(arg)).names - ELEMENT_NAMES
+    rows = {name: seen.value for name in others if isinstance(seen := lookup(name), Known)}
+    if missing := others - set(rows):
+        return Unknown(f"{', '.join(sorted(missing))} is not at hand")
+    length = max((len(r) for r in rows.values() if isinstance(r, (list, tuple))), default=len(elements))
+    for k in range(length):
+        look: Lookup = lambda name, k=k: Known(  # type: ignore[misc]  # noqa: E731
+            rows[name][k] if isinstance(rows[name], (list, tuple)) else rows[name], name
+        )
+        at = _eval(arg, look, range(length), k)
+        if not (isinstance(at, int) and 0 <= at < len(elements) and elements[at] is True):
+            return False
+    return True
+
+
+def _links(
+    nodes: Sequence[ast.expr], ops: Sequence[ast.cmpop], sub: Callable[[ast.expr], Any]
+) -> Iterator[bool | Unknown]:
+    """Yield each link of a comparison chain, as a < b and b < c."""
+    left = sub(nodes[0])
+    for op, node in zip(ops, nodes[1:], strict=True):
+        right = sub(node)
+        yield _unknown((left, right)) or _COMPARE[type(op)](_number(left), _number(right))
+        left = right
+
+
+def _kleene(any_of: bool, values: Iterator[Any]) -> Any:
+    """Combine truth values: one decides, else one unknown makes it unknown."""
+    unknown: Unknown | None = None
+    for value in values:
+        if isinstance(value, Unknown):
+            unknown = unknown or value
+        elif _truth(value) is any_of:
+            return any_of
+    return unknown or not any_of
+
+
+def _unknown(values: Sequence[Any]) -> Unknown | None:
+    return next((v for v in values if isinstance(v, Unknown)), None)
+
+
+def _truth(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ExprError(f"{value!r} is not true or false")
+    return value
+
+
+def _number(value: Any) -> Any:
+    if type(value) not in (int, float, bool):
+        raise ExprError(f"{value!r} is not a number")
+    if not abs(value) <= MAX_VALUE:
+        raise ExprError(f"{str(value)[:25]} is beyond 64 bits")
+    return value
+
+
+class _Substitute(ast.NodeTransformer):
+    def __init__(self, lookup: Lookup) -> None:
+        self.lookup = lookup
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._put(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        return self._put(node)
+
+    def _put(self, node: ast.Name | ast.Attribute) -> ast.expr:
+        seen = self.lookup(_dotted(node) or "")
+        return ast.Constant(seen.value) if isinstance(seen, Known) else node
+
+
+def substituted(expr: Expr, lookup: Lookup) -> str:
+    """Return the expression with the known values put in: "3 * 4096"."""
+    copy = ast.parse(expr.text, mode="eval").body
+    return ast.unparse(_Substitute(lookup).visit(copy))
+
+
+# --- binding ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """Declare a dim: who states it, which statement counts, and what stands in when none does."""
+
+    name: str
+    sources: Mapping[str, tuple[Expr, ...]]  # "drafter" / "target" -> expressions over that config's keys
+    first: bool = False  # the first source that is present counts; else all that are present must agree
+    default: Expr | None = None  # over other dims
+    bool_: bool = False
+    differs: str = "DIM401"  # the code when drafter and target state different values
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # true where a drafter's key holds one of them
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Record that two sources state different values for one dim."""
+
+    dim: Dim
+    first: Known
+    second: Known
+
+
+class Bindings:
+    """Bind dims to values with witnesses, each once, on demand.
+
+    ``sides`` maps "drafter" and "target" to a lookup of config keys; ``extra`` gives witnesses from tensors for
+    dims that no config states. Disagreements are collected, never raised.
+    """
+
+    def __init__(
+        self,
+        dims: Mapping[str, Dim],
+        sides: Mapping[str, Lookup],
+        extra: Mapping[str, Known] | None = None,
+    ) -> None:
+        self.dims = dims
+        self.sides = sides
+        self.extra = extra or {}
+        self.disagreements: list[Disagreement] = []
+        self._memo: dict[str, Seen] = {}
+        self._open: set[str] = set()
+
+    def __call__(self, name: str) -> Seen:
+        """Return what is known of a dim."""
+        if name not in self._memo:
+            if name in self._open:
+                return Unknown(f"{name} defaults to itself in a circle", told=True)
+            self._open.add(name)
+            self._memo[name] = self._bind(name)
+            self._open.discard(name)
+        return self._memo[name]
+
+    def stated(self, name: str, side: str) -> Seen:
+        """Return what one side's config states of a dim, without defaults."""
+        dim = self.dims[name]
+        if side not in self.sides:
+            return Unknown(f"no {side} is given", told=True)
+        known: list[Known] = []
+        unknown: Unknown | None = None
+        for source in dim.sources.get(side, ()):
+            one = read_source(source, self.sides[side])
+            if isinstance(one, Known):
+                known.append(one)
+            elif isinstance(one, Unknown):
+                unknown = unknown or one
+            if dim.first and not isinstance(one, Absent):
+                break  # what comes later does not count; an unknown key may be set
+        if unknown and (unknown.told or not known):
+            return unknown
+        for other in known[1:]:
+            if other.value != known[0].value:
+                self.disagreements.append(Disagreement(dim, known[0], other))
+                return Unknown(f"sources of {name} disagree", told=True)
+        return known[0] if known else Absent(f"{side}: {', '.join(map(str, dim.sources.get(side, ())))}")
+
+    def _bind(self, name: str) -> Seen:
+        dim = self.dims.get(name)
+        if dim is None:
+            return Unknown(f"{name} is not a dim", told=True)
+        if dim.texts:
+            return self._texts(dim)
+        found: Seen = Absent("no source is given")
+        for side in dim.sources:
+            if side not in self.sides:
+                continue
+            one = self.stated(name, side)
+            if isinstance(one, Known):
+                if isinstance(found, Known) and found.value != one.value:
+                    self.disagreements.append(Disagreement(dim, found, one))
+                    if side == "target":
+                        found = one  # of the target, its own config is the truth
+                elif not isinstance(found, Known):
+                    found = one
+            elif isinstance(one, Unknown) and not isinstance(found, Known):
+                found = one
+        if isinstance(found, Absent) and dim.default is not None:
+            try:
+                value = evaluate(dim.default, self)
+            except ExprError as error:
+                return Unknown(f"default of {name}: {error}")
+            return (
+                value if isinstance(value, Unknown) else Known(value, f"default: {dim.default}; {found.where} not set")
+            )
+        if not isinstance(found, Known) and name in self.extra:
+            return self.extra[name]
+        return found
+
+    def _texts(self, dim: Dim) -> Seen:
+        lookup = self.sides.get("drafter")
+        if lookup is None:
+            return Unknown("no drafter is given", told=True)
+        unknown: Unknown | None = None
+        for key, texts in dim.texts.items():
+            seen = lookup(key)
+            if isinstance(seen, Unknown):
+                unknown = unknown or seen
+            elif isinstance(seen, Known) and set(texts) & set(
+                map(str, seen.value) if isinstance(seen.value, (list, tuple)) else (seen.value,)
+            ):
+                return Known(True, seen.witness)
+        return unknown or Known(False, f"drafter: {', '.join(dim.texts)}")
+
+    def table(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return "name=value (witness)" for the known ones of the names, each once."""
+        rows = ((name, self(name)) for name in dict.fromkeys(names))
+        return tuple(f"{name}={seen.value} ({seen.witness})" for name, seen in rows if isinstance(seen, Known))
+
+    def needed(self, exprs: Sequence[Expr]) -> list[str]:
+        """Return the names that expressions use, and those their defaults use, in order."""
+        names: dict[str, None] = {}
+        todo = [name for expr in exprs for name in sorted(expr.names, key=expr.text.find)]
+        while todo:
+            name = todo.pop(0)
+            if name in names or name not in self.dims:
+                continue
+            names[name] = None
+            seen = self(name)
+            if isinstance(seen, Known) and seen.witness.startswith("default:"):
+                todo += sorted((self.dims[name].default or parse("0")).names)
+        return list(names)
+
+
+def read_source(source: Expr, lookup: Lookup) -> Seen:
+    """Read a source expression over config keys: absent if a key of it is, unknown if one is not known."""
+    witnesses = []
+    for name in sorted(source.names, key=source.text.find):
+        seen = lookup(name)
+        if not isinstance(seen, Known):
+            return seen
+        witnesses.append(seen.witness)
+    try:
+        value = evaluate(source, lookup)
+    except ExprError as error:
+        return Unknown(str(error))
+    witness = witnesses[0] if witnesses else str(source)
+    if not source.name and source.names:
+        witness = witness.replace(next(iter(source.names)), str(source))
+    return value if isinstance(value, Unknown) else Known(value, witness)
+
+
+def find_cycle(defaults: Mapping[str, Expr | None]) -> list[str]:
+    """Return the names of one circle of defaults, or an empty list."""
+    done: set[str] = set()
+
+    def walk(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        default = defaults.get(name)
+        if name in done or default is None:
+            return []
+        for other in sorted(default.names):
+            if circle := walk(other, [*path, name]):
+                return circle
+        done.add(name)
+        return []
+
+    return next((circle for name in defaults if (circle := walk(name, []))), [])

@@ -1,0 +1,248 @@
+"""What a check says. One flat record per check, one report for every output.
+
+A finding has exactly one level. ``error`` and ``warning`` are failures, ``unknown`` is a check that could
+not be judged, ``info`` is worth saying and breaks nothing, ``pass`` is a check that was decided and holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from draftproof.rules import RULES
+
+Level = Literal["error", "warning", "unknown", "info", "pass"]
+Verdict = Literal["pass", "fail", "unknown"]
+LEVELS: tuple[Level, ...] = ("error", "warning", "unknown", "info", "pass")
+SCHEMA = 1  # version of Report.to_dict
+
+# what --draftproof-fail-on NAME turns into a failure
+FAIL_ON: Mapping[str, frozenset[Level]] = {
+    "error": frozenset({"error"}),
+    "warning": frozenset({"error", "warning"}),
+    "unknown": frozenset({"error", "warning", "unknown"}),
+}
+# the one table of exit codes
+EXIT: Mapping[Verdict, int] = {"pass": 0, "fail": 1, "unknown": 4}
+EXIT_USAGE = 2  # wrong usage or a broken contract
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Hold the result of one check: what was expected, what was seen, where, and what to do."""
+
+    code: str
+    subject: str  # the tensor, config key or file it is about
+    level: Level
+    message: str
+    expected: str = ""
+    observed: str = ""
+    bindings: tuple[str, ...] = ()  # "hidden=4096 (drafter config.json: hidden_size)"
+    note: str = ""
+    help: str = ""
+    contract: str = ""  # file:line of the rule that asked for it
+    where: str = ""  # the bytes it was seen in: "model.safetensors, org/name@1a2b3c4"
+    accepted: str = ""  # the reason by which a pair accepts it (allow / expect_unknown)
+
+    @property
+    def order(self) -> tuple[int, str, str, str]:
+        """Return the sort key: worst first, then code, subject and message."""
+        return (LEVELS.index(self.level), self.code, self.subject, self.message)
+
+    def fails(self, fail_on: str = "error") -> bool:
+        """Tell whether this finding fails a run at the given threshold: error, warning or unknown."""
+        return not self.accepted and self.level in FAIL_ON[fail_on]
+
+
+def finding(code: str, subject: str, message: str = "", *, level: Level | None = None, **parts: Any) -> Finding:
+    """Make a finding of a known code; level and message default to the rule's own."""
+    rule = RULES[code]
+    return Finding(code, subject, level or rule.severity, message or rule.summary, **parts)
+
+
+def holds(code: str, subject: str, message: str = "", **parts: Any) -> Finding:
+    """Make the record of a check that was decided and holds."""
+    return finding(code, subject, message, level="pass", **parts)
+
+
+def unknown(code: str, subject: str, message: str = "", **parts: Any) -> Finding:
+    """Make the record of a check that could not be judged."""
+    own = RULES[code].severity == "unknown"
+    return finding(code, subject, message or ("" if own else "could not be judged"), level="unknown", **parts)
+
+
+def verdict_of(findings: Iterable[Finding]) -> Verdict:
+    """Return fail, else unknown, else pass; nothing decided is unknown."""
+    levels = {f.level for f in findings if not (f.accepted and f.level in ("error", "warning"))}
+    if "error" in levels:
+        return "fail"
+    return "unknown" if "unknown" in levels or "pass" not in levels else "pass"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Hold all that one rung found, worst first."""
+
+    rung: str  # "contract", "conforms", "fits"
+    findings: tuple[Finding, ...]
+
+    @classmethod
+    def of(cls, rung: str, findings: Iterable[Finding]) -> Section:
+        """Sort the findings into their stable order; the same finding twice is one."""
+        return cls(rung, tuple(sorted(dict.fromkeys(findings), key=lambda f: f.order)))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the verdict of the rung."""
+        return verdict_of(self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Say what one checkpoint is and how well it is known."""
+
+    role: str  # "drafter" or "target"
+    name: str
+    revision: str | None = None
+    provenance: str = ""  # "read", "recorded", "derived", "partial", "in memory"
+    normalised: bool = False
+    contract: str = ""  # id of the family or target contract
+    dialect: str = ""
+    source: str = ""  # where a recording was read
+    tensors: int | None = None
+    parameters: int | None = None
+    bindings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Name one config key that must change, and why."""
+
+    key: str
+    old: Any
+    new: Any
+    why: str
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Say what becomes of one tensor: copy, rows, init or drop."""
+
+    tensor: str
+    action: str
+    old_shape: tuple[int, ...] | None
+    new_shape: tuple[int, ...] | None
+    why: str
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Hold the answer of adapt: verdict, config changes, one step per tensor."""
+
+    verdict: str  # "as is", "after these changes", "only in part", "no", "unknown"
+    headline: str
+    changes: tuple[Change, ...] = ()
+    steps: tuple[Step, ...] = ()
+    says: tuple[str, ...] = ()  # facts and warnings a person must read, in order
+    written: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 for as is and after changes, 1 for in part and no, 4 for unknown."""
+        return {"as is": 0, "after these changes": 0, "only in part": 1, "no": 1}.get(self.verdict, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Hold one answer, whole: every output renders this and nothing else."""
+
+    subject: str
+    sections: tuple[Section, ...] = ()
+    sides: tuple[Side, ...] = ()
+    plan: Plan | None = None
+    bytes_read: int = 0
+    rerun: str = ""
+    schema: int = field(default=SCHEMA)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the findings of all rungs, in rung order."""
+        return tuple(f for s in self.sections for f in s.findings)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return fail if a rung fails, else unknown if one is unknown, else pass."""
+        verdicts = {s.verdict for s in self.sections}
+        return "fail" if "fail" in verdicts else "pass" if verdicts == {"pass"} else "unknown"
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Count findings by level; accepted ones apart."""
+        counts = dict.fromkeys((*LEVELS, "accepted"), 0)
+        for f in self.findings:
+            counts["accepted" if f.accepted else f.level] += 1
+        return counts
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of the one table: 0 holds, 1 does not, 2 broken contract, 4 not judged."""
+        if any(f.code.startswith("CON") and f.level == "error" for f in self.findings):
+            return EXIT_USAGE
+        return self.plan.exit_code if self.plan else EXIT[self.verdict]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain JSON data, with its verdicts."""
+        data = asdict(self)
+        data["verdict"] = self.verdict
+        data["counts"] = self.counts
+        data["exit_code"] = self.exit_code
+        for section, plain in zip(self.sections, data["sections"], strict=True):
+            plain["verdict"] = section.verdict
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Report:
+        """Read back what to_dict wrote; raises ValueError for another schema version."""
+        if data.get("schema") != SCHEMA:
+            raise ValueError(f"report schema {data.get('schema')!r}; this draftproof reads {SCHEMA}")
+        plan = data.get("plan")
+        return cls(
+            subject=data["subject"],
+            sections=tuple(
+                Section(s["rung"], tuple(_make(Finding, f) for f in s["findings"])) for s in data["sections"]
+            ),
+            sides=tuple(_make(Side, s) for s in data["sides"]),
+            plan=plan
+            and replace(
+                _make(Plan, plan),
+                changes=tuple(_make(Change, c) for c in plan["changes"]),
+                steps=tuple(_make(Step, s) for s in plan["steps"]),
+            ),
+            bytes_read=data["bytes_read"],
+            rerun=data["rerun"],
+        )
+
+
+def _make(cls: type[Any], data: Mapping[str, Any]) -> Any:
+    return cls(**{k: tuple(v) if isinstance(v, list) and k not in ("old", "new") else v for k, v in data.items()})
+
+
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+
+
+def visible(text: object, limit: int = 200) -> str:
+    """Escape control, direction and surrogate characters of foreign text, and cut it at limit characters."""
+    out = _UNSAFE.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", str(text))
+    return out if len(out) <= limit else f"{out[:limit]}… ({len(out)} characters)"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return " (did you mean X?)" for the nearest known word, else nothing."""
+    from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
+
+    match = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" (did you mean {match[0]!r}?)" if match else ""

@@ -1,0 +1,224 @@
+"""Where bytes come from: a local folder, a recording, or memory. All input and output of checkpoints is here.
+
+Every source answers the same few questions, so that checks never know which one they read. Nothing raises:
+what cannot be read is a finding.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from draftproof.container import CONFIG_LIMIT, strict_json
+from draftproof.findings import Finding, finding, nearest, visible
+
+PROVENANCES = ("recorded", "derived", "partial")
+RECORDING_SCHEMA = 1
+_REPO = re.compile(r"[A-Za-z0-9][\w.\-]*(?:/[A-Za-z0-9][\w.\-]*)+")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_FOREIGN = (".gguf", ".onnx", ".ckpt", ".h5", ".msgpack", ".npz")
+
+
+@dataclass
+class Source:
+    """Hold one model's files, or what was recorded of them.
+
+    ``files`` maps file names to sizes in bytes; ``read`` returns the bytes [start, stop) of one. A recording has
+    ``config`` and ``tensors`` instead of files.
+    """
+
+    name: str
+    files: Mapping[str, int] = field(default_factory=dict)
+    read: Callable[[str, int, int], bytes] = lambda name, start, stop: b""
+    folder: Path | None = None
+    revision: str | None = None
+    provenance: str = "read"
+    normalised: bool = False
+    origin: str = ""
+    config: Mapping[str, Any] | None = None
+    unknown: frozenset[str] = frozenset()  # config keys that were not published
+    respelled: frozenset[str] = frozenset()  # keys whose value is known, but not the name it has on disk
+    tensors: Mapping[str, Any] | None = None
+    bytes_read: int = 0
+
+    @property
+    def label(self) -> str:
+        """Return the name with its commit and provenance: "org/name@1a2b3c4 (derived)"."""
+        at = f"@{self.revision[:7]}" if self.revision else ""
+        how = "" if self.provenance == "read" else f" ({self.provenance}{', normalised' if self.normalised else ''})"
+        return f"{self.name}{at}{how}"
+
+    def take(self, name: str, limit: int) -> bytes | Finding:
+        """Read one small file whole; refuse more than limit bytes."""
+        size = self.files[name]
+        if size > limit:
+            return finding(
+                "CFG311", name, expected=f"at most {limit} bytes", observed=f"{size} bytes", where=self.label
+            )
+        try:
+            return self.read(name, 0, size)
+        except OSError as error:
+            return unreadable(name, error, self.label)
+
+
+def unreadable(name: str, error: OSError, where: str) -> Finding:
+    """Make the finding for a file that the operating system does not let us read."""
+    return finding(
+        "SRC113", visible(name), expected="a readable file", observed=error.strerror or str(error), where=where
+    )
+
+
+def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = None) -> Source | Finding:
+    """Find what a spec names: a local folder, else a recording of ORG/NAME[@COMMIT]."""
+    path = Path(spec).expanduser()
+    try:
+        if path.is_dir():
+            return open_folder(path, spec)
+        if path.is_file():
+            return _not_a_folder(path, spec)
+    except (OSError, ValueError) as error:
+        return finding("SRC117", visible(spec), expected="a folder, ORG/NAME or ORG/NAME@COMMIT", observed=str(error))
+    repo, _, at = spec.partition("@")
+    if spec.startswith((".", "/", "~")) or "\\" in spec or not _REPO.fullmatch(repo):
+        if _REPO.fullmatch(repo) or not re.search(r"[/\\~]", spec):
+            code, expected = "SRC117", "a folder, ORG/NAME or ORG/NAME@COMMIT"
+        else:
+            code, expected = "SRC111", "a folder with config.json and weights"
+        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        return finding(code, visible(spec), expected=expected, observed=f"nothing there{nearest(path.name, siblings)}")
+    at = at or revision or ""
+    if at and not _COMMIT.fullmatch(at):
+        help = "a branch moves; give the commit that the repo's history shows"
+        return finding("SRC117", visible(spec), expected="40 hex digits after @", observed=visible(at), help=help)
+    return _open_recorded(repo, at, recordings)
+
+
+def _not_a_folder(path: Path, spec: str) -> Finding:
+    if path.suffix.lower() in _FOREIGN:
+        return finding("SRC116", visible(spec), expected="a safetensors checkpoint", observed=f"a {path.suffix} file")
+    help = f"give its folder: {path.parent}"
+    return finding("SRC117", visible(spec), expected="a folder", observed="a file", help=help)
+
+
+def open_folder(path: Path, name: str) -> Source:
+    """Open a local folder; its files are listed now and read on demand."""
+    files: dict[str, int] = {}
+    for entry in sorted(os.scandir(path), key=lambda e: e.name):
+        try:
+            if entry.is_file():
+                files[entry.name] = entry.stat().st_size
+            elif entry.is_symlink():
+                files[entry.name] = -1  # a dangling link: it is named, and reading it says why it cannot be
+        except OSError:
+            files[entry.name] = -1
+    snapshot = path.resolve()
+    revision = snapshot.name if snapshot.parent.name == "snapshots" and _COMMIT.fullmatch(snapshot.name) else None
+    source = Source(str(name), files, folder=path, revision=revision)
+
+    def read(file: str, start: int, stop: int) -> bytes:
+        with open(path / file, "rb") as stream:
+            stream.seek(start)
+            data = stream.read(max(0, stop - start))
+        source.bytes_read += len(data)
+        return data
+
+    source.read = read
+    return source
+
+
+def in_memory(name: str, config: Mapping[str, Any] | None, tensors: Mapping[str, Any] | None) -> Source:
+    """Make a source of a config and a mapping of tensor names to (dtype, shape)."""
+    return Source(name, provenance="in memory", config=config, tensors=tensors)
+
+
+# --- recordings ---------------------------------------------------------------------------------------------------
+
+
+def recording_name(repo: str, revision: str | None) -> str:
+    """Return the file name of a recording: org--name@1a2b3c4d.json, or @unknown.json."""
+    return f"{repo.replace('/', '--')}@{revision[:8] if revision else 'unknown'}.json"
+
+
+def recorded_repos(recordings: tuple[Path, ...]) -> dict[str, Path]:
+    """Return repo -> recording file of all folders; the first folder wins, a commit wins over unknown."""
+    found: dict[str, Path] = {}
+    for root in recordings:
+        for path in sorted(root.glob("*.json"), key=lambda p: p.stem.endswith("@unknown")):
+            found.setdefault(path.stem.rpartition("@")[0].replace("--", "/"), path)
+    return found
+
+
+def _open_recorded(repo: str, at: str, recordings: tuple[Path, ...]) -> Source | Finding:
+    stem = repo.replace("/", "--")
+    paths = [p for root in recordings for p in sorted(root.glob("*.json")) if p.stem.rpartition("@")[0] == stem]
+    if not paths:
+        known = sorted(recorded_repos(recordings))
+        help = f"download it and give its folder: hf download {repo} --local-dir DIR; then use DIR in place of {repo}"
+        seen = f"no folder and no recording{nearest(repo, known)}"
+        return finding("SRC112", visible(repo), expected="a local folder or a recorded model", observed=seen, help=help)
+    exact = [p for p in paths if at and p.stem.endswith(f"@{at[:8]}")]
+    path = (exact or sorted(paths, key=lambda p: p.stem.endswith("@unknown")))[0]
+    source = read_recording(path)
+    if isinstance(source, Source) and at and source.revision != at:
+        seen = f"recorded at {source.revision or 'an unknown revision'}"
+        return finding("SRC119", f"{repo}@{at[:7]}", expected=f"a recording of {at}", observed=seen)
+    return source
+
+
+def read_recording(path: Path) -> Source | Finding:
+    """Read a recording, strictly; what is wrong with it is one finding."""
+
+    def bad(expected: str, observed: str) -> Finding:
+        return finding("SRC115", path.name, expected=expected, observed=visible(observed), where=str(path))
+
+    try:
+        size = path.stat().st_size
+        if size > CONFIG_LIMIT:
+            return bad(f"at most {CONFIG_LIMIT} bytes", f"{size} bytes")
+        raw = path.read_bytes()
+    except OSError as error:
+        return unreadable(path.name, error, str(path))
+    data, faults = strict_json(raw)
+    if faults:
+        return bad("strict JSON", f"{faults[0].text}: {faults[0].where}")
+    if not isinstance(data, dict) or data.get("schema") != RECORDING_SCHEMA:
+        return bad(
+            f"schema {RECORDING_SCHEMA}", str(data.get("schema") if isinstance(data, dict) else type(data).__name__)
+        )
+    want = {
+        "repo": str,
+        "provenance": str,
+        "read": dict,
+        "config": dict,
+        "unknown": list,
+        "respelled": list,
+        "normalised": bool,
+    }
+    for key, kind in want.items():
+        if not isinstance(data.get(key), kind):
+            return bad(f"{key}: {kind.__name__}", f"{data.get(key)!r}")
+    if data["provenance"] not in PROVENANCES:
+        return bad(f"provenance: one of {', '.join(PROVENANCES)}", data["provenance"])
+    revision = data.get("revision")
+    if revision is None and data["provenance"] == "recorded":
+        return bad("a commit, for a recorded one", "revision null")
+    if revision is not None and not (isinstance(revision, str) and _COMMIT.fullmatch(revision)):
+        return bad("revision: 40 hex digits or null", f"{revision!r}")
+    if path.name != recording_name(data["repo"], revision):
+        return bad(f"the file name {recording_name(data['repo'], revision)}", path.name)
+    return Source(
+        data["repo"],
+        revision=revision,
+        provenance=data["provenance"],
+        normalised=data["normalised"],
+        origin=str(data["read"].get("source", "")),
+        config=data["config"],
+        unknown=frozenset(map(str, data["unknown"])),
+        respelled=frozenset(map(str, data["respelled"])),
+        tensors=data.get("tensors"),
+        bytes_read=len(raw),
+    )
