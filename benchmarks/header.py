@@ -9,6 +9,7 @@ shards against opening every shard with the reference reader and asking every sh
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import struct
@@ -36,7 +37,8 @@ def decoder(layer: int) -> Iterator[Row]:
     at = f"language_model.model.layers.{layer}."
     attention = {
         "q_a_proj": [1536, HIDDEN], "q_a_layernorm": [1536], "q_b_proj": [12288, 1536],
-        "kv_a_proj_with_mqa": [576, HIDDEN], "kv_a_layernorm": [512], "kv_b_proj": [16384, 512], "o_proj": [HIDDEN, 8192],
+        "kv_a_proj_with_mqa": [576, HIDDEN], "kv_a_layernorm": [512], "kv_b_proj": [16384, 512],
+        "o_proj": [HIDDEN, 8192],
     }  # fmt: skip
     for part, shape in attention.items():
         yield f"{at}self_attn.{part}.weight", "BF16", shape
@@ -84,9 +86,7 @@ def write_shard(path: Path, rows: list[Row]) -> int:
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, dtype, shape in sorted(rows, key=lambda row: (-WIDTH[row[1]], row[0])):
-        start, end = end, end + WIDTH[dtype] * (shape[0] if len(shape) == 1 else shape[0] * shape[1])
-        if len(shape) == 4:
-            end = start + WIDTH[dtype] * shape[0] * shape[1] * shape[2] * shape[3]
+        start, end = end, end + WIDTH[dtype] * math.prod(shape)
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
@@ -99,7 +99,8 @@ def write_shard(path: Path, rows: list[Row]) -> int:
 def write_target(folder: Path) -> int:
     """Write the 64 shards and their index; return the number of tensors."""
     shards = [list(decoder(i)) for i in range(LAYERS)] + list(rest())
-    weight_map, total = {}, 0
+    weight_map: dict[str, str] = {}
+    total = 0
     for number, rows in enumerate(shards, 1):
         file = f"model-{number:05d}-of-{len(shards):06d}.safetensors"
         total += write_shard(folder / file, rows)
@@ -191,8 +192,8 @@ def main() -> None:
         for job, rounds in results.items():
             seconds = statistics.median(r[0] for r in rounds)
             memory = max(r[1] for r in rounds)
-            line = f"{job:10} {rounds[0][2]:7} tensors  {seconds * 1000:7.0f} ms  {seconds / base:5.2f}x  +{memory:.0f} MB  {goals[job]}"
-            print(line.rstrip())
+            line = f"{job:10} {rounds[0][2]:7} tensors  {seconds * 1000:7.0f} ms  {seconds / base:5.2f}x  +{memory:.0f} MB"
+            print(f"{line}  {goals[job]}".rstrip())
 
 
 if __name__ == "__main__":

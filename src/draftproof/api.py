@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoint import Checkpoint, parse_config
 from draftproof.conform import View, conform, recognise
 from draftproof.container import CONFIG_LIMIT
-from draftproof.contracts import Acceptance, Contract, Fact, Library, Pair
-from draftproof.dims import Known
-from draftproof.findings import Finding, Report, Section, Side, finding, unknown, visible
-from draftproof.hub import Source, in_memory, open_model
+from draftproof.contracts import Acceptance, Dialect, Fact, Library, Pair, load
+from draftproof.dims import Expr, Known
+from draftproof.findings import Finding, Report, Section, Side, finding, nearest, unknown, visible
+from draftproof.hub import (
+    COMMIT,
+    RECORDING_SCHEMA,
+    REPO,
+    Source,
+    in_memory,
+    open_model,
+    read_recording,
+    recorded_files,
+    recorded_repos,
+    recording_name,
+    snapshot_name,
+)
+from draftproof.language import FOLDERS
 from draftproof.pair import Couple, declared_facts, fits
+from draftproof.rules import RULES
 
 RUNGS = ("contract", "source", "conforms", "fits")
 Model = str | Path | Mapping[str, Any]  # a folder, ORG/NAME[@COMMIT], or {"config": …, "state_dict": …}
@@ -201,17 +217,10 @@ def stale(pair: Pair, found: list[Finding]) -> list[Finding]:
 
 
 def check(
-    drafter: Model,
-    target: Model | None = None,
-    *,
-    family: str = "",
-    contracts: Path | str | None = None,
-    facts: Mapping[str, Fact] | None = None,
-) -> Report:
+    drafter: Model, target: Model | None = None, *, family: str = "", contracts: Path | str | None = None
+) -> Report:  # fmt: skip
     """Check a drafter, and its fit with a target: folders, ids, or {"config": …, "state_dict": …}; raises nothing."""
-    library = Library(*([Path(contracts)] if contracts else []))
-    case = examine(drafter, target, library, family=family, facts=facts)
-    return report(case, _subject(drafter, target), rerun=_rerun(drafter, target))
+    return check_models(drafter, target, Library(*([Path(contracts)] if contracts else [])), family)
 
 
 def check_pair(pair: Pair, library: Library, rerun: str = "") -> Report:
@@ -291,4 +300,121 @@ def _rerun(drafter: Any, target: Any | None) -> str:
     return f"draftproof check --drafter {drafter}" + (f" --target {target}" if target is not None else "")
 
 
-__all__ = ["Case", "Contract", "check", "check_config", "check_pair", "examine", "examine_pair", "report"]
+def check_models(drafter: Model, target: Model | None, library: Library, family: str = "") -> Report:
+    """Check a drafter with a target; without one, with the target that the drafter declares, if it is at hand."""
+    if target is None:
+        opened = open_side(drafter, "drafter", library)
+        declared = "" if isinstance(opened, Finding) else declared_target(opened, library)
+        if declared and not isinstance(open_side(declared, "target", library), Finding):
+            target = declared
+    case = examine(drafter, target, library, family=family)
+    return report(case, _subject(drafter, target), _rerun(drafter, target))
+
+
+def check_pair_id(id: str, library: Library) -> Report:
+    """Check the pair of an id, or of a TOML file."""
+    path = Path(id)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            return _only("source", id, finding("SRC111", id, expected="a pair contract", observed="no such file"))
+        pair, found = load(path, "pair", library)
+    else:
+        pair, found = library.get("pair", id)
+    if not isinstance(pair, Pair):
+        return _only("contract", id, *found)
+    return check_pair(pair, library, rerun=f"draftproof check {id}")
+
+
+# --- what is known ------------------------------------------------------------------------------------------------
+
+
+def listing(library: Library, kind: str | None = None) -> dict[str, Any]:
+    """Return the ids of contracts, recordings and rules, each with its title."""
+    out: dict[str, Any] = {}
+    for one, folder in FOLDERS.items():
+        if one != "model":
+            out[folder] = {id: c.title if c else f"broken: {found[0].code}" for id, c, found in library.all(one)}
+    out["recordings"] = {}
+    for repo, path in recorded_repos(recordings(library)).items():
+        source = read_recording(path)
+        out["recordings"][repo] = source.label if isinstance(source, Source) else f"broken: {source.observed}"
+    out["rules"] = {rule.code: rule.summary for rule in RULES.values()}
+    return {kind: out[kind]} if kind else {k: v for k, v in out.items() if k != "rules"}
+
+
+def show(id: str, library: Library) -> dict[str, Any] | Report:
+    """Return a contract or a recording as plain data, resolved; or a report that says why not."""
+    for kind in FOLDERS:
+        if id in library.files(kind):
+            contract, found = library.get(kind, id)
+            return _only("contract", id, *found) if contract is None else plain(contract)
+    source = open_model(id, recordings(library))
+    if isinstance(source, Finding):
+        known = [i for kind in FOLDERS for i in library.files(kind)]
+        return _only("source", id, replace(source, observed=f"no contract, {source.observed}{nearest(id, known)}"))
+    return {
+        "repo": source.name, "revision": source.revision, "provenance": source.provenance,
+        "normalised": source.normalised, "source": source.origin, "unknown": sorted(source.unknown),
+        "files": dict(source.files), "config": dict(source.config or {}), "tensors": dict(source.tensors or {}),
+    }  # fmt: skip
+
+
+def plain(value: Any) -> Any:
+    """Return a contract as plain data: expressions as text, empty fields left out."""
+    if isinstance(value, Expr):
+        return str(value)
+    if is_dataclass(value):
+        named = {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        return {k: v for k, v in named.items() if v not in ("", {}, [], None, False) and k != "name"}
+    if isinstance(value, Mapping):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, (tuple, list)):
+        if value and all(isinstance(v, Dialect) for v in value):
+            return {v.name: plain(v) for v in value}
+        return [plain(v) for v in value]
+    return value
+
+
+def record(path: str, name: str, library: Library) -> tuple[dict[str, Any] | None, Report]:
+    """Make the recording of a local checkpoint: config, tensor table, sizes and hashes; returns it with its file name.
+
+    Of a target only the tensors that its contract names are kept, with counts. A commit must be known: by name, as
+    ORG/NAME@COMMIT, or because the folder is a snapshot in a Hub cache.
+    """
+    source = open_model(path, recordings(library))
+    if isinstance(source, Finding):
+        return None, _only("source", path, source)
+    repo, revision = snapshot_name(source)
+    if name:
+        repo, _, revision = name.partition("@")
+    if not (REPO.fullmatch(repo) and COMMIT.fullmatch(revision or "")) or source.folder is None:
+        seen = name or "neither --as nor a snapshot in a Hub cache"
+        problem = finding(
+            "SRC117",
+            path,
+            "what was read is not known",
+            expected="--as ORG/NAME@COMMIT, 40 hex digits",
+            observed=visible(seen),
+        )
+        return None, _only("source", path, problem)
+    checkpoint = Checkpoint(source, "drafter")
+    contract, _ = recognise(library, checkpoint, "family")
+    target, _ = (None, []) if contract else recognise(library, checkpoint, "target")
+    table = checkpoint.table()
+    keep = {d.encode(n) for d in target.dialects for n in target.tensors} if target else set(table.tensors)
+    found = [f for f in checkpoint.findings if f.level in ("error", "unknown")]
+    if not table.read or not checkpoint.configured:
+        return None, _only("source", path, *(found or [unknown("TEN400", path, observed=table.basis)]))
+    data = {
+        "schema": RECORDING_SCHEMA, "repo": repo, "revision": revision, "provenance": "recorded", "normalised": False,
+        "read": {"date": date.today().isoformat(), "source": f"https://huggingface.co/{repo}/tree/{revision}"},
+        "unknown": [], "respelled": [], "config": dict(checkpoint.config.data),
+        "tensors": {
+            "complete": len(keep & set(table.tensors)) == len(table.tensors), "count": len(table.tensors),
+            "parameters": sum(_numel(t.shape) for t in table.tensors.values()),
+            "names_sha256": hashlib.sha256("\n".join(sorted(table.tensors)).encode("utf-8", "surrogatepass")).hexdigest(),
+            "named": {n: [t.dtype, list(t.shape)] for n, t in sorted(table.tensors.items()) if n in keep},
+        },
+        "files": recorded_files(source, set(table.files.values())),
+    }  # fmt: skip
+    return {"file": recording_name(repo, revision), "recording": data}, _only("source", path)

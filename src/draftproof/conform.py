@@ -35,6 +35,7 @@ class View:
     names: Mapping[str, str] = field(default_factory=dict)  # canonical -> on disk
     table: Table = field(default_factory=lambda: Table(basis="not read"))
     findings: list[Finding] = field(default_factory=list)
+    layers_present: set[int] = field(default_factory=set)
     unpublished: dict[str, str] = field(default_factory=dict)  # config keys of which nothing is known -> why
 
     def tensor(self, canonical: str) -> Tensor | None:
@@ -569,6 +570,7 @@ def check_layers(view: View) -> set[int] | None:
         for rule, index in contract.rules_for(name)
         if index is not None and rule.over and dim in rule.over[1].names
     }
+    view.layers_present = present
     if not present or present == set(range(declared.value)):
         if present:
             view.findings.append(holds("CFG308", "layers", f"{declared.value} in config and file"))

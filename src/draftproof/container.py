@@ -194,9 +194,13 @@ def strict_json(data: bytes, *, depth: int = CONFIG_DEPTH) -> tuple[Any, list[Fa
         value = decoder.decode(text)
     except JSONDecodeError as bad:
         around = _show(text[bad.pos : bad.pos + 16]) if bad.pos < len(text) else "the end"
-        return None, [Fault("syntax", f"{bad.msg}: {around}", len(text[: bad.pos].encode()))]
+        return None, [Fault("syntax", f"{_plain(bad)}: {around}", len(text[: bad.pos].encode()))]
     lone = _LONE_ESCAPE.search(data) is not None
     return value, list(_faults(value, lone)) if odd or lone else []
+
+
+def _plain(bad: JSONDecodeError) -> str:
+    return bad.msg.removesuffix(" at").removesuffix(" starting")
 
 
 def _survey(data: bytes, limit: int) -> tuple[bool, int, int]:
@@ -328,12 +332,11 @@ def read_header(
             found.add("STF217", tensor, "", "a name of one or more printable characters", observed)
         if row := _entry(found, tensor, entry):
             rows[tensor] = row
+    if len(rows) < len(root) or faults:  # a table with gaps would make good tensors look absent, and leave holes
+        return None, found.done()
     end = _tiling(found, rows)
-    if len(rows) == len(root):
-        _coverage(found, name, size, 8 + length, end)
-    # a table with gaps would make good tensors look absent
-    certain = len(rows) == len(root) and not faults
-    return Header(name, rows, metadata, 8 + length, end) if certain else None, found.done()
+    _coverage(found, name, size, 8 + length, end)
+    return Header(name, rows, metadata, 8 + length, end), found.done()
 
 
 _BLANKS = b" \t\r\n"
@@ -347,7 +350,8 @@ def _canonical(data: bytes) -> tuple[dict[str, Tensor], Mapping[str, str], int] 
     text = data.decode("latin-1").rstrip(" ")
     if b"\\" in data or not (text.isascii() and text.endswith("]}}")):
         return None
-    at, metadata, quotes = 2, {}, data.count(b'"')
+    at, quotes = 2, data.count(b'"')
+    metadata: Mapping[str, str] = {}
     if text.startswith('{"__metadata__":{'):
         at = text.find("}", 16) + 1
         metadata, faults = strict_json(text[16:at].encode())
@@ -379,9 +383,8 @@ def _canonical(data: bytes) -> tuple[dict[str, Tensor], Mapping[str, str], int] 
             rows[name] = new(Tensor, (dtype, shape, start, end))
     except (ValueError, KeyError):
         return None
-    if len(rows) != len(entries) or "" in rows or "__metadata__" in rows or end > U64 or not "".join(rows).isprintable():
-        return None
-    return rows, metadata, end
+    plain = len(rows) == len(entries) and "" not in rows and "__metadata__" not in rows and "".join(rows).isprintable()
+    return (rows, metadata, end) if plain and end <= U64 else None
 
 
 _KIND = re.compile(r'([A-Z0-9_]+)","shape":\[((?:0|[1-9][0-9]{0,18})(?:,(?:0|[1-9][0-9]{0,18})){0,15})?').fullmatch
@@ -458,15 +461,14 @@ def _entry(found: _Found, name: str, entry: Any) -> Tensor | None:
         items = enumerate(shape) if isinstance(shape, list) else ()
         bad = next((f"; item {i} is {_show(item)}" for i, item in items if not _size(item)), "")
         found.add("STF211", name, "", "a list of integers from 0 to 2**64-1", f"{_show(shape)}{bad}")
-    placed = isinstance(span, list) and len(span) == 2 and all(map(_size, span))
+    placed = isinstance(span, list) and len(span) == 2 and all(map(_size, span)) and span[0] <= span[1]
     if not placed:
-        found.add("STF212", name, "data_offsets is not a pair", "two integers from 0 to 2**64-1", _show(span))
-    elif span[0] > span[1]:
-        found.add("STF212", name, "data_offsets is reversed", "a start that is not after the end", _show(span))
+        expected = "two integers from 0 to 2**64-1, the first not greater"
+        found.add("STF212", name, "data_offsets is not a range", expected, _show(span))
     if not (isinstance(dtype, str) and good and placed):
         return None
     row = Tensor(dtype, tuple(shape), span[0], span[1])
-    if dtype in BITS and row.start <= row.end:
+    if dtype in BITS:
         _bytes_of(found, name, row)
     return row
 
@@ -478,7 +480,7 @@ def _bytes_of(found: _Found, name: str, row: Tensor) -> None:
         count *= factor
         if count > U64:
             break
-    if 0 <= count <= U64 and count == (row.end - row.start) * 8:
+    if count <= U64 and count == (row.end - row.start) * 8:
         return
     sum_ = f"{_show(list(row.shape))} of {row.dtype}, {bits} bits each"
     if count > U64:
@@ -548,7 +550,7 @@ class _Stop(Exception):  # never leaves this module
 
 _scan: Callable[[str, int, bool], tuple[str, int]] = json.decoder.scanstring  # type: ignore[attr-defined]
 _AHEAD = 1 << 17  # characters that are always in the buffer: a name and a shard name must fit
-_blanks = re.compile(r"[ \t\r\n]*").match
+_blanks: Callable[[str, int], re.Match[str]] = re.compile(r"[ \t\r\n]*").match  # type: ignore[assignment]
 _COLON = re.compile(r'[ \t\r\n]*:[ \t\r\n]*"').match
 _COMMA = re.compile(r'[ \t\r\n]*,[ \t\r\n]*"').match
 
@@ -586,7 +588,7 @@ class _Stream:
     def token(self, allowed: str) -> str:
         """Take one of the allowed characters, after blanks."""
         self.fill()
-        self.at = _blanks(self.text, self.at).end()  # type: ignore[union-attr]
+        self.at = _blanks(self.text, self.at).end()
         if (char := self.text[self.at : self.at + 1]) not in allowed or not char:
             raise _Stop(f"one of {' '.join(allowed)}", self.place())
         self.at += 1
@@ -598,7 +600,7 @@ class _Stream:
         try:
             value, self.at = _scan(self.text, self.at, True)
         except JSONDecodeError as bad:
-            raise _Stop("a string", f"{bad.msg}: {self.place()}") from None
+            raise _Stop("a string", f"{_plain(bad)}: {self.place()}") from None
         if self.escapes and _LONE.search(value):
             raise _Stop("whole surrogate pairs", f"{_show(value)}, before {self.place()}")
         return value
@@ -608,7 +610,7 @@ class _Stream:
         ahead = _AHEAD
         while True:
             self.fill(ahead)
-            at = _blanks(self.text, self.at).end()  # type: ignore[union-attr]
+            at = _blanks(self.text, self.at).end()
             try:
                 _, end = json.JSONDecoder(parse_int=float).raw_decode(self.text, at)
                 if end < len(self.text) or self.eof:
@@ -617,7 +619,7 @@ class _Stream:
             except RecursionError:
                 raise _Stop(f"at most {CONFIG_DEPTH} levels", f"more, at {self.place()}") from None
             except JSONDecodeError as error:
-                bad = error.msg
+                bad = _plain(error)
             if self.eof or ahead > CONFIG_LIMIT:
                 raise _Stop("a JSON value", f"{bad}: {self.place()}")
             ahead *= 2
@@ -678,7 +680,7 @@ def _index(stream: _Stream, found: _Found, name: str, wanted: Collection[str] | 
     unjudged = ""
     if names is not None:
         others = sum(shards.values()) - len(kept)
-        unjudged = f"whether any of the {others} names that were not wanted stands twice, and whether its shard holds it"
+        unjudged = f"of {others} names that were not wanted: whether one stands twice, and whether its shard holds it"
     metadata = seen.get("metadata")
     return Index(name, kept, shards, metadata.get("total_size") if isinstance(metadata, dict) else None, unjudged)
 
@@ -707,7 +709,7 @@ def _weight_map(
             else:
                 shard = None
         except JSONDecodeError as bad:
-            raise _Stop("pairs of strings", f"{bad.msg}: {stream.place()}") from None
+            raise _Stop("pairs of strings", f"{_plain(bad)}: {stream.place()}") from None
         if shard is None:
             stream.at = at
             stream.token(":")
@@ -724,7 +726,8 @@ def _weight_map(
                 raise _Stop(f"at most {MAX_SHARDS} shards", f"more, {_quote(shard)} among them")
             if names is None or tensor in names:
                 if tensor in kept:
-                    found.add("IDX306", tensor, "tensor stands twice", "each name once", f"in {kept[tensor]} and in {shard}")
+                    observed = f"in {_quote(kept[tensor])} and in {_quote(shard)}"
+                    found.add("IDX306", tensor, "tensor stands twice", "each name once", observed)
                 elif len(kept) == MAX_NAMES:
                     raise _Stop(f"at most {MAX_NAMES} tensors", f"more, {_quote(tensor)} among them")
                 kept[tensor] = shard
@@ -739,7 +742,7 @@ def _weight_map(
 def _many(
     stream: _Stream, colon: str, comma: str, kept: dict[str, str], shards: dict[str, int], names: frozenset[str] | None
 ) -> int:
-    """Take at once all pairs of the buffer that are written in one way, without escapes; return where the rest starts."""
+    """Take at once all pairs of the buffer that are written in one way, without escapes; return where it stopped."""
     text, at = stream.text, stream.at
     stop = text.rfind('"' + comma, at)
     parts = text[at:stop].split('"') if stop > at else []
@@ -751,13 +754,12 @@ def _many(
     if len(known) > MAX_SHARDS or not "".join(known).isprintable() or not "".join(tensors).isprintable():
         return at
     same = {shard: shard for shard in known}  # one string object per shard
-    pairs = zip(tensors, map(same.__getitem__, parts[2::4]), strict=True)
-    if names is not None:
-        pairs = [pair for pair in pairs if pair[0] in names] if not names.isdisjoint(tensors) else []
+    pairs: Collection[tuple[str, str]] = ()
+    if names is None or not names.isdisjoint(tensors):
+        pairs = list(zip(tensors, map(same.__getitem__, parts[2::4]), strict=True))
+        pairs = pairs if names is None else [pair for pair in pairs if pair[0] in names]
     new = dict(pairs)
-    if len(new) < (len(tensors) if names is None else len(pairs)):
-        return at
-    if not kept.keys().isdisjoint(new) or len(kept) + len(new) > MAX_NAMES:
+    if len(new) < len(pairs) or not kept.keys().isdisjoint(new) or len(kept) + len(new) > MAX_NAMES:
         return at
     kept.update(new)
     for shard, count in counts.items():
@@ -769,7 +771,7 @@ _DEVICES = re.compile(r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00
 
 
 def unsafe_name(name: object) -> str:
-    """Say why a file name could leave its folder or name another file, under POSIX or Windows rules; "" if it cannot."""
+    """Say why a name could leave its folder or mean another file, under POSIX or Windows rules; "" if it cannot."""
     if not isinstance(name, str):
         return "not a string"
     if not name:
@@ -831,16 +833,14 @@ def check_shards(index: Index, headers: Iterable[tuple[str, Header | None]], pre
         note = f"{elsewhere} holds it" if elsewhere else ""
         found.add("IDX301", name, "", f"in {_quote(shard)}", "not there", note=note)
     for name, at in strays.items():
-        home = where.get(name)
-        files = at if home is None or name in absent else [home, *at]
-        told = home and home not in judged
-        if len(files) > 1 and not told:
-            index_says = f"the index names {_quote(home)}" if home else "the index names none of them"
-            found.add("IDX303", name, "", "in one file", f"in {' and in '.join(map(_quote, files[:4]))}", note=index_says)
-        elif told:
-            observed = f"also in {', '.join(map(_quote, at[:4]))}"
-            found.add("IDX303", name, "", f"in {_quote(home)} alone", observed, note=f"{_quote(home)} was not read")
-        elif home is None:
+        home = where.get(name, "")
+        here = at if not home or name in absent else [home, *at]
+        if len(here) > 1:
+            observed = f"in {' and '.join(map(_quote, here[:4]))}"
+            note = f"the index names {_quote(home) if home else 'none of them'}"
+            note += "" if not home or home in judged else ", which was not read"
+            found.add("IDX303", name, "", "in one file", observed, note=note)
+        elif not home:
             found.add("IDX302", name, "", "named in the index", f"only in {_quote(at[0])}")
     if complete and index.total_size is not None and judged == index.shards.keys() and not absent and not strays:
         total = index.total_size
@@ -852,17 +852,19 @@ def check_shards(index: Index, headers: Iterable[tuple[str, Header | None]], pre
 # --- torch zip files ---------------------------------------------------------------------------------------------
 
 _STORAGES = {
-    "torch.BFloat16Storage": "BF16", "torch.HalfStorage": "F16", "torch.FloatStorage": "F32", "torch.DoubleStorage": "F64",
-    "torch.LongStorage": "I64", "torch.IntStorage": "I32", "torch.ShortStorage": "I16", "torch.CharStorage": "I8",
-    "torch.ByteStorage": "U8", "torch.BoolStorage": "BOOL", "torch.ComplexFloatStorage": "C64",
-    "torch.storage.UntypedStorage": "U8",
+    "torch.BFloat16Storage": "BF16", "torch.HalfStorage": "F16", "torch.FloatStorage": "F32",
+    "torch.DoubleStorage": "F64", "torch.LongStorage": "I64", "torch.IntStorage": "I32",
+    "torch.ShortStorage": "I16", "torch.CharStorage": "I8", "torch.ByteStorage": "U8", "torch.BoolStorage": "BOOL",
+    "torch.ComplexFloatStorage": "C64", "torch.storage.UntypedStorage": "U8",
 }  # fmt: skip
 _DTYPES = {  # written since torch 2.1 for what has no storage class of its own
     "torch.float8_e4m3fn": "F8_E4M3", "torch.float8_e5m2": "F8_E5M2", "torch.float8_e4m3fnuz": "F8_E4M3FNUZ",
     "torch.float8_e5m2fnuz": "F8_E5M2FNUZ", "torch.float8_e8m0fnu": "F8_E8M0",
     "torch.uint16": "U16", "torch.uint32": "U32", "torch.uint64": "U64",
 }  # fmt: skip
-_REBUILD = {"torch._utils._rebuild_tensor": 4, "torch._utils._rebuild_tensor_v2": 6, "torch._utils._rebuild_tensor_v3": 7}
+_REBUILD = {  # -> arguments at least
+    "torch._utils._rebuild_tensor": 4, "torch._utils._rebuild_tensor_v2": 6, "torch._utils._rebuild_tensor_v3": 7,
+}  # fmt: skip
 _PARAMETER, _ORDERED = "torch._utils._rebuild_parameter", "collections.OrderedDict"
 _KNOWN = {*_STORAGES, *_DTYPES, *_REBUILD, _PARAMETER, _ORDERED}
 
@@ -874,7 +876,7 @@ class _Global(NamedTuple):
 class _Storage(NamedTuple):
     dtype: str
     key: str
-    count: int  # elements
+    elements: int
 
 
 class _Built(NamedTuple):
@@ -900,7 +902,7 @@ def read_torch_zip(read: Read, size: int, name: str) -> tuple[Header | None, lis
         tensors = {}
         for tensor, (row, storage) in tables.items():
             _, _, length, _ = records.get(f"{prefix}data/{storage.key}", (0, 0, -1, 0))
-            need = storage.count * BITS[storage.dtype] // 8
+            need = storage.elements * BITS[storage.dtype] // 8
             if length != need:
                 observed = f"{length} bytes" if length >= 0 else "no such record"
                 raise _Stop(f"{need} bytes in data/{storage.key}, the storage of {_quote(tensor)}", observed)
@@ -915,9 +917,9 @@ def _records(read: Read, size: int) -> dict[str, tuple[int, int, int, int]]:
     """Read the directory of a zip file: name -> flags, method, length, offset of the local header."""
     head = read(0, min(size, 512))
     if not head.startswith(b"PK\x03\x04"):
-        legacy = "a torch file of the legacy format (before 1.6, not a zip)"
-        tar = "a tar archive, the oldest torch format" if head[257:262] == b"ustar" else ""
-        raise _Stop("a zip file that starts with PK\\x03\\x04", tar or (legacy if head[:1] == b"\x80" else _looks(head)))
+        observed = "a tar archive, the oldest torch format" if head[257:262] == b"ustar" else _looks(head)
+        observed = "a bare pickle, the torch format before 1.6" if head[:1] == b"\x80" else observed
+        raise _Stop("a zip file, as torch.save has written since 1.6", observed)
     base = max(0, size - 65536 - 22 - 20 - 56)  # comment, end record, zip64 locator and end record
     tail = read(base, size)
     end = tail.rfind(b"PK\x05\x06")
@@ -936,13 +938,14 @@ def _records(read: Read, size: int) -> dict[str, tuple[int, int, int, int]]:
     records: dict[str, tuple[int, int, int, int]] = {}
     at = 0
     while directory[at : at + 4] == b"PK\x01\x02" and at + 46 <= len(directory):
-        flags, method, packed, full, name_len, extra_len, note_len, offset = struct.unpack_from("<8xHH8xIIHHH8xI", directory, at)
-        path = directory[at + 46 : at + 46 + name_len].decode("utf-8", "replace")
-        sizes = _zip64(directory[at + 46 + name_len : at + 46 + name_len + extra_len], full, packed, offset)
+        flags, method, packed, full, *lengths, offset = struct.unpack_from("<8xHH8xIIHHH8xI", directory, at)
+        name_end = at + 46 + lengths[0]
+        path = directory[at + 46 : name_end].decode("utf-8", "replace")
+        sizes = _zip64(directory[name_end : name_end + lengths[1]], full, packed, offset)
         if path in records:
             raise _Stop("each record once", f"{_quote(path)} stands twice in the zip directory")
         records[path] = (flags, method, sizes[0], sizes[2])
-        at += 46 + name_len + extra_len + note_len
+        at += 46 + sum(lengths)
     if at != length or len(records) != count:
         raise _Stop(f"{count} records in {length} bytes of zip directory", f"{len(records)} in {at} bytes")
     return records
@@ -989,6 +992,7 @@ def _unpickle(data: bytes) -> Any:
 
 _FIXED = {b"K": "<B", b"M": "<H", b"J": "<i", b"G": ">d"}
 _LENGTHS = {b"X": 4, b"\x8c": 1, b"\x8d": 8}  # opcode of a text -> bytes of its length
+_LONG_KEY = 4096
 _ALONE = {b"N": None, b"\x88": True, b"\x89": False}
 
 
@@ -1051,6 +1055,8 @@ def _machine(data: bytes) -> Any:  # noqa: C901, PLR0912, PLR0915 (one branch pe
                 module, attribute = take(line[1] + 1 - at).decode().split("\n")[:2]
             else:
                 attribute, module = stack.pop(), stack.pop()
+                if not isinstance(module, str) or not isinstance(attribute, str) or len(module + attribute) > 1000:
+                    raise _Stop("the name of a global", "something else")
             if (path := f"{module}.{attribute}") not in _KNOWN:
                 raise _Stop("only the globals that rebuild tensors", f"global {visible(path)}")
             stack.append(_Global(path))
@@ -1062,20 +1068,20 @@ def _machine(data: bytes) -> Any:  # noqa: C901, PLR0912, PLR0915 (one branch pe
         elif op in b"su":  # SETITEM, SETITEMS
             items = since_mark() if op == b"u" else [stack.pop(-2), stack.pop()]
             if not isinstance(stack[-1], dict) or len(items) % 2:
-                raise _Stop("items of a dict", f"items of {type(stack[-1]).__name__}")
+                raise _Stop("items of a dict", _kind_of(stack[-1]))
             for key, value in zip(items[::2], items[1::2], strict=True):
-                if type(key) not in (str, int, float, bool, type(None)):
-                    raise _Stop("keys that are names or numbers", type(key).__name__.lstrip("_"))
+                if type(key) not in (str, int, float, bool, type(None)) or type(key) is str and len(key) > _LONG_KEY:
+                    raise _Stop(f"keys that are numbers or names of at most {_LONG_KEY} characters", _kind_of(key))
                 stack[-1][key] = value
         elif op in b"ae":  # APPEND, APPENDS
             items = since_mark() if op == b"e" else [stack.pop()]
             if not isinstance(stack[-1], list):
-                raise _Stop("items of a list", f"items of {type(stack[-1]).__name__}")
+                raise _Stop("items of a list", _kind_of(stack[-1]))
             stack[-1].extend(items)
         elif op == b"b":  # BUILD: an OrderedDict's attributes, such as _metadata
             stack.pop()
             if not isinstance(stack[-1], dict):
-                raise _Stop("attributes of an OrderedDict", f"of {type(stack[-1]).__name__.lstrip('_')}")
+                raise _Stop("attributes of an OrderedDict", _kind_of(stack[-1]))
         elif op == b"\x80":  # PROTO
             take(1)
         elif op == b"\x95":  # FRAME
@@ -1087,59 +1093,77 @@ def _machine(data: bytes) -> Any:  # noqa: C901, PLR0912, PLR0915 (one branch pe
     raise _Stop(f"at most {PICKLE_STEPS} opcodes", "more")
 
 
+def _kind_of(value: Any) -> str:
+    return f"a {type(value).__name__.lstrip('_').lower()}"
+
+
 def _storage(key: Any) -> _Storage:
     """Read a persistent id: ("storage", class, key, location, elements)."""
     match key:
-        case ("storage", _Global(name), str(record), str(), int(count)) if name in _STORAGES and 0 <= count <= U64:
+        case ("storage", _Global(name), str(record), str(), int(count)) if name in _STORAGES and _size(count):
             return _Storage(_STORAGES[name], record, count)
     raise _Stop("the persistent id of a storage", "a malformed one")
 
 
 def _reduce(function: Any, arguments: Any) -> Any:
+    """Do what a known function would do to its arguments; shapes and strides must stay inside their storage."""
     match function, arguments:
-        case _Global(name), (_Storage() as storage, int(offset), tuple(shape), tuple(strides), *more) if name in _REBUILD:
-            if len(arguments) < _REBUILD[name] or len(shape) != len(strides) or not all(map(_size, (offset, *shape, *strides))):
-                raise _Stop("offset, shape and strides of a tensor", f"{offset}, {_show(list(shape))}, {_show(list(strides))}")
+        case _Global(name), (_Storage() as storage, int(offset), tuple(shape), tuple(strides), *more) if (
+            name in _REBUILD and len(arguments) >= _REBUILD[name]
+        ):
+            if not len(shape) == len(strides) <= 64 or not all(map(_size, (offset, *shape, *strides))):
+                raise _Stop("offset, shape and strides of a tensor", "a malformed one")
             dtype = storage.dtype
             if name == "torch._utils._rebuild_tensor_v3":
                 if not (isinstance(more[2], _Global) and more[2].name in _DTYPES):
-                    raise _Stop("a dtype", "something else")
+                    raise _Stop("a dtype", _kind_of(more[2]))
                 dtype = _DTYPES[more[2].name]
             width = BITS[dtype] // 8
             last = 0 if 0 in shape else 1 + sum((d - 1) * s for d, s in zip(shape, strides, strict=True))
-            if last and (offset + last) * width > storage.count * BITS[storage.dtype] // 8:
-                observed = f"{storage.count} elements of {storage.dtype}"
+            if last and (offset + last) * width > storage.elements * BITS[storage.dtype] // 8:
+                observed = f"{storage.elements} elements of {storage.dtype}"
                 raise _Stop(f"{offset + last} elements of {dtype} in storage {_quote(storage.key)}", observed)
             return _Built(Tensor(dtype, shape, offset * width, (offset + last) * width), storage)
         case _Global(name), (_Built() as built, *_) if name == _PARAMETER:
             return built
         case _Global(name), () if name == _ORDERED:
             return {}
-    known = f"a call of {function.name}" if isinstance(function, _Global) else "a call of something that is no function"
-    raise _Stop("calls that rebuild tensors", f"{known} with other arguments")
+    called = function.name if isinstance(function, _Global) else _kind_of(function)
+    raise _Stop("calls that rebuild tensors", f"a call of {called} with other arguments")
 
 
 def _flatten(found: _Found, root: Any) -> dict[str, _Built]:
     """Return the tensors of a state dict, and of dicts directly in it under joined names; tell what is left out."""
     if not isinstance(root, dict):
-        raise _Stop("a dict of tensors", f"a {type(root).__name__.lstrip('_')}")
+        raise _Stop("a dict of tensors", _kind_of(root))
     tensors: dict[str, _Built] = {}
-    outer, left = [], []
+    outer: list[str] = []
+    left: list[str] = []
+    holds: dict[int, bool] = {}  # by identity: a dict may stand under many keys
     for key, value in root.items():
-        inner = value if isinstance(value, dict) and any(isinstance(v, _Built) for v in value.values()) else None
-        if inner is not None:
-            outer.append(visible(key, 60))
-        for path, leaf in ((f"{key}.{k}", v) for k, v in inner.items()) if inner is not None else ((str(key), value),):
+        leaves = [(str(key), value)]
+        if isinstance(value, dict):
+            if id(value) not in holds:
+                holds[id(value)] = any(isinstance(leaf, _Built) for leaf in value.values())
+            if holds[id(value)]:
+                outer.append(str(key))
+                leaves = [(f"{key}.{inner}", leaf) for inner, leaf in value.items()]
+        for path, leaf in leaves:
             if not isinstance(leaf, _Built):
-                left.append(visible(path, 60))
+                left.append(path)
             elif path in tensors:
                 raise _Stop("each name once", f"{_quote(path)} twice after joining names")
             else:
                 tensors[path] = leaf
+        if len(tensors) + len(left) > MAX_TENSORS:
+            raise _Stop(f"at most {MAX_TENSORS} entries", "more")
+    others = f"{', '.join(map(_quote, left[:8]))}{f' and {len(left) - 8} more' if len(left) > 8 else ''}"
     if not tensors:
-        raise _Stop("tensors in the dict", f"keys {', '.join(left[:8]) or 'none'}")
+        raise _Stop("tensors in the dict", f"no tensor, but {others or 'nothing'}")
     if outer or left:
-        note = f"not read: {', '.join(left[:8])}{f' and {len(left) - 8} more' if len(left) > 8 else ''}" if left else ""
-        observed = f"dicts of tensors under {', '.join(outer[:8])}: names are joined with '.'" if outer else f"{len(left)} others"
-        found.add("SRC121", found.where, "file holds more than a flat state dict", "tensors only", observed, note=note, level="info")
+        dicts = f"dicts of tensors under {', '.join(map(_quote, outer[:8]))}, names joined with '.'" if outer else ""
+        note = f"not read: {others}" if left else ""
+        observed = dicts or f"{len(left)} other entries"
+        message = "file holds more than a flat state dict"
+        found.add("SRC121", found.where, message, "tensors alone", observed, note=note, level="info")
     return tensors

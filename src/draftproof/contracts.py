@@ -112,6 +112,7 @@ class Contract:
     conventions: Mapping[str, Convention] = field(default_factory=dict)
     nested: tuple[str, ...] = ()
     values: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
+    summary: tuple[str, ...] = ()
 
     @property
     def open(self) -> bool:
@@ -346,11 +347,11 @@ def _inherit(
         if name not in parent.get("tensors", {}):
             seen = visible(name) + nearest(name, parent.get("tensors", {}))
             out.add("CON108", ("without", n), expected=f"a tensor of {parent_id}", observed=seen)
-    merged = dict(parent)
+    inherited = {n: t for n, t in parent.get("tensors", {}).items() if n not in gone}
+    merged = {**parent, "tensors": inherited}
     for key, value in child.items():
-        both = isinstance(value, dict) and isinstance(parent.get(key), dict) and key != "detect"
-        merged[key] = {**parent[key], **value} if both else value
-    merged["tensors"] = {k: v for k, v in merged.get("tensors", {}).items() if k not in gone}
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict) and key != "detect"
+        merged[key] = {**merged[key], **value} if both else value
     return merged
 
 
@@ -475,6 +476,7 @@ def _contract(
         conventions,
         data.get("nested", ()),
         data.get("values", {}),
+        data.get("summary", ()),
     )
 
 

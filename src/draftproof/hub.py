@@ -6,6 +6,7 @@ what cannot be read is a finding.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -18,8 +19,8 @@ from draftproof.findings import Finding, finding, nearest, visible
 
 PROVENANCES = ("recorded", "derived", "partial")
 RECORDING_SCHEMA = 1
-_REPO = re.compile(r"[A-Za-z0-9][\w.\-]*(?:/[A-Za-z0-9][\w.\-]*)+")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+REPO = re.compile(r"[A-Za-z0-9][\w.\-]*(?:/[A-Za-z0-9][\w.\-]*)+")
+COMMIT = re.compile(r"[0-9a-f]{40}")
 _FOREIGN = (".gguf", ".onnx", ".ckpt", ".h5", ".msgpack", ".npz")
 
 
@@ -83,15 +84,15 @@ def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = N
     except (OSError, ValueError) as error:
         return finding("SRC117", visible(spec), expected="a folder, ORG/NAME or ORG/NAME@COMMIT", observed=str(error))
     repo, _, at = spec.partition("@")
-    if spec.startswith((".", "/", "~")) or "\\" in spec or not _REPO.fullmatch(repo):
-        if _REPO.fullmatch(repo) or not re.search(r"[/\\~]", spec):
+    if spec.startswith((".", "/", "~")) or "\\" in spec or not REPO.fullmatch(repo):
+        if REPO.fullmatch(repo) or not re.search(r"[/\\~]", spec):
             code, expected = "SRC117", "a folder, ORG/NAME or ORG/NAME@COMMIT"
         else:
             code, expected = "SRC111", "a folder with config.json and weights"
         siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         return finding(code, visible(spec), expected=expected, observed=f"nothing there{nearest(path.name, siblings)}")
     at = at or revision or ""
-    if at and not _COMMIT.fullmatch(at):
+    if at and not COMMIT.fullmatch(at):
         help = "a branch moves; give the commit that the repo's history shows"
         return finding("SRC117", visible(spec), expected="40 hex digits after @", observed=visible(at), help=help)
     return _open_recorded(repo, at, recordings)
@@ -116,7 +117,7 @@ def open_folder(path: Path, name: str) -> Source:
         except OSError:
             files[entry.name] = -1
     snapshot = path.resolve()
-    revision = snapshot.name if snapshot.parent.name == "snapshots" and _COMMIT.fullmatch(snapshot.name) else None
+    revision = snapshot.name if snapshot.parent.name == "snapshots" and COMMIT.fullmatch(snapshot.name) else None
     source = Source(str(name), files, folder=path, revision=revision)
 
     def read(file: str, start: int, stop: int) -> bytes:
@@ -206,7 +207,7 @@ def read_recording(path: Path) -> Source | Finding:
     revision = data.get("revision")
     if revision is None and data["provenance"] == "recorded":
         return bad("a commit, for a recorded one", "revision null")
-    if revision is not None and not (isinstance(revision, str) and _COMMIT.fullmatch(revision)):
+    if revision is not None and not (isinstance(revision, str) and COMMIT.fullmatch(revision)):
         return bad("revision: 40 hex digits or null", f"{revision!r}")
     if path.name != recording_name(data["repo"], revision):
         return bad(f"the file name {recording_name(data['repo'], revision)}", path.name)
@@ -222,3 +223,23 @@ def read_recording(path: Path) -> Source | Finding:
         tensors=data.get("tensors"),
         bytes_read=len(raw),
     )
+
+
+def snapshot_name(source: Source) -> tuple[str, str | None]:
+    """Return repo and commit of a folder that is a snapshot in a Hub cache: models--ORG--NAME/snapshots/COMMIT."""
+    if source.folder is None or source.revision is None:
+        return "", None
+    return source.folder.resolve().parent.parent.name.removeprefix("models--").replace("--", "/", 1), source.revision
+
+
+def recorded_files(source: Source, weights: set[str]) -> dict[str, Any]:
+    """Return size and hash of config.json and of each weight file's header; of other files the size."""
+    out: dict[str, Any] = {}
+    for name, size in source.files.items():
+        out[name] = {"size": size}
+        if name == "config.json":
+            out[name]["sha256"] = hashlib.sha256(source.read(name, 0, size)).hexdigest()
+        elif name in weights and name.endswith(".safetensors"):
+            stop = 8 + int.from_bytes(source.read(name, 0, 8), "little")
+            out[name]["header_sha256"] = hashlib.sha256(source.read(name, 0, stop)).hexdigest()
+    return out

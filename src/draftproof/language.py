@@ -170,6 +170,7 @@ KINDS: Mapping[str, Spec] = {
             conventions=_map(_CONVENTION, required=True),
         ),
         rope=_table(rotary=Spec("expr", "rotated dims of a head"), interleaved=BOOL),
+        summary=_list(_s("text; {expression} stands for its value"), "the geometry in a line"),
         values=_map(_list(EXPR), "rules over a tensor's values"),
     ),
     "target": _table(

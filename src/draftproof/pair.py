@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from draftproof.checkpoint import listed
 from draftproof.conform import View, check_tensor, expectations
 from draftproof.container import strict_json
 from draftproof.contracts import Convention, EngineRow, Fact, Library, Model
@@ -278,7 +277,7 @@ def aux_layers(c: Couple) -> Iterator[Finding]:
     yield from _aux_agree(known, where)
     fact = c.facts.get("aux_convention")
     declared = contract.conventions.get(str(fact.value)) if fact else None
-    usable = [conv for conv in contract.conventions.values() if not _aux_problem(c, conv, ids)]
+    usable = aux_usable(c, ids)
     problem = (
         _aux_problem(c, declared, ids)
         if declared
@@ -401,6 +400,12 @@ def _aux_agree(known: Sequence[tuple[str, Known]], where: str) -> Iterator[Findi
                 observed=f"{list(first.value)} and {list(other.value)}",
                 where=where,
             )
+
+
+def aux_usable(c: Couple, ids: Sequence[Any]) -> list[Convention]:
+    """Return the conventions under which a list of ids names layers of the target."""
+    contract = c.drafter.contract
+    return [v for v in contract.conventions.values() if not _aux_problem(c, v, ids)] if contract else []
 
 
 def _aux_problem(c: Couple, convention: Convention, ids: Sequence[Any]) -> str:
@@ -697,13 +702,14 @@ def verifier(c: Couple) -> Iterator[Finding]:
     seen = c.drafter.lookup("speculators_config.verifier.name_or_path")
     name = c.target.checkpoint.source.name
     if isinstance(seen, Known) and isinstance(seen.value, str) and seen.value:
-        if _same_repo(seen.value, name):
+        if same_repo(seen.value, name):
             yield holds("PAIR416", "verifier", name)
         else:
             yield finding("PAIR416", "verifier", expected=visible(seen.value), observed=visible(name))
 
 
-def _same_repo(a: str, b: str) -> bool:
+def same_repo(a: str, b: str) -> bool:
+    """Tell whether two names end in the same ORG/NAME."""
     return a.lower().rstrip("/").split("/")[-2:] == b.lower().rstrip("/").split("/")[-2:]
 
 
@@ -724,7 +730,7 @@ def lineage(c: Couple) -> Iterator[Finding]:
         )
         return
     trained = str(fact.value)
-    if _same_repo(trained, name):
+    if same_repo(trained, name):
         yield holds("PAIR417", "lineage", f"trained on {trained} ({fact.source})")
         return
     relation = related(c.library, trained, name)
@@ -754,6 +760,3 @@ def _ancestors(library: Library, repo: str) -> dict[str, str]:
         repo = model.parent
         out[repo.lower()] = relation
     return out
-
-
-__all__ = ["Couple", "Unknown", "declared_facts", "engine_rows", "fits", "listed", "related", "rope_of", "rope_text"]

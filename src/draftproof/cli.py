@@ -1,0 +1,215 @@
+"""The command line. Wiring only: parse the words, ask one question, render the answer, return the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from draftproof import __version__
+
+EXIT_CODES = "exit codes: 0 holds, 1 does not, 2 wrong usage or broken contract, 4 could not be judged"
+
+_EXAMPLES = """\
+a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
+
+  draftproof check --drafter ./my-eagle3 --target moonshotai/Kimi-K2.5
+  draftproof check --drafter ./my-eagle3                 the drafter alone, or with the target it declares
+  draftproof check kimi-k2-eagle3-on-k25                 a pair contract, with what it accepts
+  draftproof check --config draft_config.json            a config, before anything is trained
+  draftproof adapt AQ-MedAI/Kimi-K2-Instruct-eagle3 --to moonshotai/Kimi-K2.5
+  draftproof adapt ./my-eagle3 --to ./target --write ./adapted
+  draftproof show eagle3                                 a contract, resolved
+  draftproof list                                        what is known
+  draftproof record ./my-eagle3 --as ORG/NAME@COMMIT     keep what a checkpoint says, to check it without its bytes
+  draftproof explain TEN403                              what a code means, and what to do
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    top = argparse.ArgumentParser(
+        prog="draftproof",
+        description="Contract tests for speculative-decoding drafters.",
+        epilog=f"{_EXAMPLES}\n{EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"draftproof {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def command(name: str, help: str) -> argparse.ArgumentParser:
+        one = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.", epilog=EXIT_CODES)
+        one.add_argument(
+            "--format", choices=("text", "json"), default="text", help="text for people, json for programs"
+        )
+        one.add_argument("--output", metavar="FILE", help="write the answer to FILE instead of the terminal")
+        one.add_argument(
+            "--contracts", metavar="DIR", help="a folder of contracts of your own, beside the shipped ones"
+        )
+        return one
+
+    check = command("check", "is a drafter well formed, and does it fit its target")
+    check.add_argument("pair", nargs="?", help="id of a pair contract, or a pair's TOML file")
+    check.add_argument("--drafter", metavar="MODEL")
+    check.add_argument("--target", metavar="MODEL", help="default: the target that the drafter declares")
+    check.add_argument("--config", metavar="FILE", help="a drafter's config alone, in place of --drafter")
+    check.add_argument("--family", metavar="ID", help="the family, where it cannot be told")
+    check.add_argument("-v", "--verbose", action="store_true", help="show the checks that hold, too")
+
+    adapt = command("adapt", "can a drafter initialise one for another target: what must change, tensor by tensor")
+    adapt.add_argument("drafter", metavar="DRAFTER")
+    adapt.add_argument("--to", metavar="TARGET", required=True)
+    adapt.add_argument(
+        "--like", metavar="OTHER_DRAFTER", help="plan for the geometry of this drafter, or of its config"
+    )
+    adapt.add_argument("--write", metavar="DIR", help="write the new checkpoint; DRAFTER must be a local folder")
+    adapt.add_argument("--force", action="store_true", help="replace DIR if it exists")
+    adapt.add_argument("--family", metavar="ID", help="the family, where it cannot be told")
+
+    show = command("show", "print a contract, resolved, or a recording")
+    show.add_argument("id", metavar="ID", help="of a family, target, pair or engine, or ORG/NAME of a model")
+
+    listing = command("list", "print the ids of what is known")
+    listing.add_argument("kind", nargs="?", choices=("families", "targets", "pairs", "engines", "recordings", "rules"))
+
+    record = command("record", "keep config, tensor table and hashes of a local checkpoint as a recording")
+    record.add_argument("path", metavar="PATH", help="a folder with config.json and safetensors files")
+    record.add_argument(
+        "--as", dest="name", metavar="ORG/NAME@COMMIT", help="what it is; known already for a Hub cache snapshot"
+    )
+
+    explain = command("explain", "print what a code means, why it matters and what to do")
+    explain.add_argument("code", metavar="CODE")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    top = parser()
+    args = top.parse_args(argv)
+    try:
+        text, code = _COMMANDS[args.command](args, top)
+        return _deliver(text, args.output, top) or code
+    except BrokenPipeError:  # the reader went away: nothing to tell it
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _deliver(text: str, output: str | None, top: argparse.ArgumentParser) -> int:
+    if output:
+        try:
+            Path(output).write_text(text, encoding="utf-8")
+        except OSError as error:
+            top.exit(2, f"draftproof: cannot write {output}: {error.strerror}\n")
+        return 0
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure:
+        reconfigure(errors="backslashreplace")
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    return 0
+
+
+def _library(args: argparse.Namespace, top: argparse.ArgumentParser) -> Any:
+    from draftproof.contracts import Library  # noqa: PLC0415
+
+    if args.contracts and not Path(args.contracts).is_dir():
+        top.error(f"--contracts {args.contracts}: no such folder")
+    own = Path(args.contracts) if args.contracts else Path("contracts")
+    return Library(own) if own.is_dir() else Library()
+
+
+def _report(report: Any, args: argparse.Namespace) -> tuple[str, int]:
+    from draftproof import render  # noqa: PLC0415
+
+    level = "pass" if getattr(args, "verbose", False) else "info"
+    text = render.as_json(report.to_dict()) if args.format == "json" else render.report_text(report, level=level)
+    return text, report.exit_code
+
+
+def _check(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
+    from draftproof import api  # noqa: PLC0415
+
+    if sum(map(bool, (args.pair, args.drafter, args.config))) != 1:
+        top.error("check takes one of: a pair id, --drafter MODEL, --config FILE")
+    library = _library(args, top)
+    if args.pair:
+        if args.target or args.family:
+            top.error("a pair names its own target and family; give --drafter to check others")
+        return _report(api.check_pair_id(args.pair, library), args)
+    if args.config:
+        return _report(api.check_config(Path(args.config), library, args.target, args.family or ""), args)
+    return _report(api.check_models(args.drafter, args.target, library, args.family or ""), args)
+
+
+def _adapt(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
+    from draftproof import adapt  # noqa: PLC0415
+
+    library = _library(args, top)
+    if args.force and not args.write:
+        top.error("--force goes with --write DIR")
+    more = {"like": args.like, "family": args.family or ""}
+    if args.write:
+        return _report(adapt.write(args.drafter, args.to, library, Path(args.write), force=args.force, **more), args)
+    return _report(adapt.adapt(args.drafter, args.to, library, **more), args)
+
+
+def _show(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
+    from draftproof import api  # noqa: PLC0415
+
+    return _plain(api.show(args.id, _library(args, top)), args)
+
+
+def _list(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
+    from draftproof import api  # noqa: PLC0415
+
+    return _plain(api.listing(_library(args, top), args.kind), args)
+
+
+def _record(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
+    from draftproof import api, render  # noqa: PLC0415
+
+    data, report = api.record(args.path, args.name or "", _library(args, top))
+    if data is None:
+        text, code = _report(report, args)
+        return text, code or 1
+    if not args.output:
+        args.output = data["file"]
+        if Path(args.output).exists():
+            top.exit(2, f"draftproof: {args.output} exists; give --output FILE to write it elsewhere, or remove it\n")
+        sys.stderr.write(f"recorded in {args.output}: put it into contracts/recordings/\n")
+    return render.as_json(data["recording"]), 0
+
+
+def _explain(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
+    from draftproof import render  # noqa: PLC0415
+    from draftproof.findings import nearest  # noqa: PLC0415
+    from draftproof.rules import RULES  # noqa: PLC0415
+
+    rule = RULES.get(args.code.upper())
+    if rule is None:
+        top.exit(
+            2,
+            f"draftproof: no code {args.code}{nearest(args.code.upper(), RULES)}; `draftproof list rules` prints all\n",
+        )
+    return (render.as_json(rule._asdict()) if args.format == "json" else render.rule_text(rule)), 0
+
+
+def _plain(data: Any, args: argparse.Namespace) -> tuple[str, int]:
+    from draftproof import render  # noqa: PLC0415
+    from draftproof.findings import Report  # noqa: PLC0415
+
+    if isinstance(data, Report):
+        return _report(data, args)
+    return (render.as_json(data) if args.format == "json" else "\n".join(render.tree_text(data)) + "\n"), 0
+
+
+_COMMANDS = {"check": _check, "adapt": _adapt, "show": _show, "list": _list, "record": _record, "explain": _explain}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""Outputs. Each is a function from a Report (or plain data) to text; none of them decides anything."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from draftproof.findings import Finding, Plan, Report, Section, Side, visible
+from draftproof.rules import BANDS, RULES, Rule
+
+WIDTH = 118
+_VERDICTS = {"pass": "holds", "fail": "does not hold", "unknown": "could not be judged"}
+_HOW = {
+    "recorded": "recorded from the Hub",
+    "derived": "recording: config published, tensor table not read",
+    "partial": "recording: only some config keys published",
+    "in memory": "in memory",
+    "config only": "a config, no weights",
+    "read": "read",
+}
+
+
+def as_json(data: Mapping[str, Any]) -> str:
+    """Return JSON text in a stable order of keys, with a final newline."""
+    return json.dumps(data, indent=2, ensure_ascii=False, default=str) + "\n"
+
+
+def field(name: str, text: str, indent: int = 2) -> str:
+    """Return "  name      text", wrapped under itself."""
+    lead = " " * indent + f"{name:<10}"
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=lead,
+        subsequent_indent=" " * len(lead),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def finding_text(f: Finding, rerun: str = "") -> str:
+    """Return one finding: code, subject, what was expected, what was seen, and what to do."""
+    mark = "" if f.level == "error" else f" [{f.level}]"
+    head = f"{f.code}{mark} {f.subject}: {f.message}"
+    fits = len(head) + len(f.contract) + 1 < WIDTH
+    lines = [f"{head:<{WIDTH - len(f.contract)}}{f.contract}".rstrip() if fits else head]
+    if f.contract and not fits:
+        lines.append(field("contract", f.contract))
+    for name, text in (("expected", f.expected), ("observed", f.observed)):
+        if text:
+            where = f"   ({f.where})" if name == "observed" and f.where else ""
+            lines.append(field(name, text + where))
+    lines += [field("bindings" if n == 0 else "", row) for n, row in enumerate(f.bindings)]
+    if f.note:
+        lines.append(field("note", f.note))
+    if f.accepted:
+        lines.append(field("accepted", f.accepted))
+    elif f.level in ("error", "warning", "unknown"):
+        lines.append(field("help", f.help or RULES[f.code].fix))
+    if rerun:
+        lines.append(field("rerun", rerun))
+    return "\n".join(lines)
+
+
+def section_text(section: Section, *, level: str = "info", rerun: str = "") -> str:
+    """Return the findings of a rung, worst first; passes only where level is pass."""
+    shown = [f for f in section.findings if f.level != "pass" or level == "pass"]
+    return "\n".join(finding_text(f, rerun if f.level != "pass" else "") for f in shown)
+
+
+def side_text(side: Side) -> str:
+    """Return one line about a side: name, contract, and how well it is known."""
+    parts = [f"{side.name}{f'@{side.revision[:7]}' if side.revision else ''}"]
+    if side.contract:
+        parts.append(side.contract + (f" ({side.dialect} names)" if side.dialect else ""))
+    how = _HOW.get(side.provenance, side.provenance)
+    if side.provenance in ("derived", "partial"):
+        how += "; revision unknown" if side.revision is None else ""
+        how += "; as printed by a library" if side.normalised else ""
+    parts.append(how)
+    if side.tensors:
+        parts.append(f"{side.tensors:,} tensors" + (f", {side.parameters:,} parameters" if side.parameters else ""))
+    return field(side.role, "; ".join(parts), 0)
+
+
+def counts_text(report: Report) -> str:
+    """Return "1 error, 4 unknown; 42 checks hold"."""
+    counts = report.counts
+    words = {"error": ("error", "errors"), "warning": ("warning", "warnings"), "unknown": ("unknown", "unknown")}
+    parts = [f"{counts[k]} {w[counts[k] != 1]}" for k, w in words.items() if counts[k]]
+    if counts["accepted"]:
+        parts.append(f"{counts['accepted']} accepted")
+    return f"{', '.join(parts) or 'nothing against it'}; {counts['pass']} checks hold"
+
+
+def report_text(report: Report, *, level: str = "info") -> str:
+    """Return the whole report for a terminal."""
+    out: list[str] = []
+    if report.plan is not None:
+        out += [plan_text(report.plan, report.subject), ""]
+        out += [side_text(s) for s in report.sides]
+        blocking = [
+            f
+            for f in report.findings
+            if f.level == "error" and f.code[:3] in ("SRC", "STF", "IDX", "CON", "CFG", "TEN")
+        ]
+        out += ["", *(finding_text(f) for f in blocking)] if blocking else []
+        out += ["", f"what rungs 1 and 2 say of the pair as it is: {_VERDICTS[report.verdict]} ({counts_text(report)})"]
+    else:
+        out += [f"{report.subject}: {_VERDICTS[report.verdict]} ({counts_text(report)})", ""]
+        out += [side_text(s) for s in report.sides]
+        for section in report.sections:
+            out += ["", f"{section.rung}: {_VERDICTS[section.verdict]}"]
+            if text := section_text(section, level=level):
+                out.append(text)
+    out.append("")
+    if report.rerun:
+        out.append(field("rerun", report.rerun, 0))
+    out.append(field("read", f"{report.bytes_read:,} bytes", 0))
+    return "\n".join(out) + "\n"
+
+
+def plan_text(plan: Plan, subject: str) -> str:
+    """Return the answer of adapt: the headline, what to know, the changes and the plan per tensor."""
+    out = [f"{subject}", "", textwrap.fill(plan.headline, WIDTH), ""]
+    out += [
+        textwrap.fill(s, WIDTH, initial_indent="- ", subsequent_indent="  ", break_long_words=False) for s in plan.says
+    ]
+    if plan.changes:
+        out += ["", "config.json"]
+        out += [
+            textwrap.fill(
+                f"{c.key}: {_plain(c.old)} -> {_plain(c.new)}   ({c.why})",
+                WIDTH,
+                initial_indent="  ",
+                subsequent_indent="      ",
+                break_long_words=False,
+            )
+            for c in plan.changes
+        ]
+    if plan.steps:
+        out += ["", "tensors"]
+        width = max(len(s.tensor) for s in plan.steps)
+        out += [
+            f"  {s.action:<5}{s.tensor:<{width}}  {_shapes(s.old_shape, s.new_shape)}"
+            + ("" if s.action == "copy" else f"  {s.why}")
+            for s in plan.steps
+        ]
+    if plan.written:
+        out += ["", f"written to {plan.written}"]
+    return "\n".join(out)
+
+
+def _plain(value: Any) -> str:
+    return "not there" if value is None else visible(json.dumps(value, ensure_ascii=False), 80)
+
+
+def _shapes(old: tuple[int, ...] | None, new: tuple[int, ...] | None) -> str:
+    if old is None or new is None or old == new:
+        return f"{list(new or old or ())}"
+    return f"{list(old)} -> {list(new)}"
+
+
+def rule_text(rule: Rule) -> str:
+    """Return the page of a code, in Markdown: the same text that explain prints and docs/rules holds."""
+    band = next(name for prefix, name in BANDS.items() if rule.code.startswith(prefix))
+    return (
+        f"# {rule.code} {rule.name}\n\n{rule.summary}\n\n"
+        f"- band: {band}\n- rung: {rule.rung}\n- level: {rule.severity}\n\n"
+        f"## Why it matters\n\n{rule.why}\n\n## What to do\n\n{rule.fix}\n"
+    )
+
+
+def tree_text(data: Any, indent: int = 0) -> Iterator[str]:
+    """Yield plain data as indented lines, for show."""
+    pad = "  " * indent
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            if isinstance(value, Mapping) and value:
+                yield f"{pad}{key}"
+                yield from tree_text(value, indent + 1)
+            elif isinstance(value, list) and any(isinstance(v, Mapping) for v in value):
+                yield f"{pad}{key}"
+                for item in value:
+                    yield from tree_text(item, indent + 1)
+            else:
+                yield f"{pad}{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+    else:
+        yield f"{pad}{data}"
