@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoint import Checkpoint, parse_config
-from draftproof.conform import View, conform, recognise
+from draftproof.conform import View, conform, layout, recognise
 from draftproof.container import CONFIG_LIMIT
 from draftproof.contracts import Acceptance, Dialect, Fact, Library, Pair, load
 from draftproof.dims import Expr, Known
@@ -357,6 +357,38 @@ def show(id: str, library: Library) -> dict[str, Any] | Report:
         "normalised": source.normalised, "source": source.origin, "unknown": sorted(source.unknown),
         "files": dict(source.files), "config": dict(source.config or {}), "tensors": dict(source.tensors or {}),
     }  # fmt: skip
+
+
+def pair_view(pair: Pair, library: Library) -> dict[str, Any]:
+    """Return the resolved view of a pair for review: tensors, dialect, bindings, verdicts; no paths, dates or commits."""
+    case = examine_pair(pair, library)
+    made = report(case, pair.id, pair=pair)
+    out: dict[str, Any] = {"pair": pair.id, "drafter": pair.drafter, "target": pair.target}
+    for view in (case.drafter, case.target):
+        if view is not None and view.contract is not None:
+            dims = case.couple.dims if case.couple and view is case.drafter else view.dims
+            out[f"{view.checkpoint.role} side"] = {
+                "contract": view.contract.id,
+                "dialect": view.dialect.name if view.dialect else None,
+                "provenance": view.checkpoint.source.provenance,
+                "bindings": dict(row.split("=", 1) for row in dims.table(list(view.contract.dims))),
+                "tensors": {
+                    name: {
+                        "presence": want.presence,
+                        "shape": f"[{', '.join(map(str, want.rule.shape))}]",
+                        "value": list(shape),
+                        "dtype": list(want.rule.dtype),
+                    }
+                    for name, (want, shape) in layout(view.contract, dims, optional=True).items()
+                },
+            }
+    out["verdicts"] = {section.rung: section.verdict for section in made.sections}
+    out["findings"] = [
+        {k: getattr(f, k) for k in ("code", "level", "subject", "expected", "observed", "accepted") if getattr(f, k)}
+        for f in made.findings
+        if f.level != "pass"
+    ]
+    return out
 
 
 def plain(value: Any) -> Any:

@@ -40,7 +40,7 @@ def field(name: str, text: str, indent: int = 2) -> str:
     )
 
 
-def finding_text(f: Finding, rerun: str = "") -> str:
+def finding_text(f: Finding) -> str:
     """Return one finding: code, subject, what was expected, what was seen, and what to do."""
     mark = "" if f.level == "error" else f" [{f.level}]"
     head = f"{f.code}{mark} {f.subject}: {f.message}"
@@ -59,15 +59,13 @@ def finding_text(f: Finding, rerun: str = "") -> str:
         lines.append(field("accepted", f.accepted))
     elif f.level in ("error", "warning", "unknown"):
         lines.append(field("help", f.help or RULES[f.code].fix))
-    if rerun:
-        lines.append(field("rerun", rerun))
     return "\n".join(lines)
 
 
-def section_text(section: Section, *, level: str = "info", rerun: str = "") -> str:
+def section_text(section: Section, *, level: str = "info") -> str:
     """Return the findings of a rung, worst first; passes only where level is pass."""
     shown = [f for f in section.findings if f.level != "pass" or level == "pass"]
-    return "\n".join(finding_text(f, rerun if f.level != "pass" else "") for f in shown)
+    return "\n".join(finding_text(f) for f in shown)
 
 
 def side_text(side: Side) -> str:

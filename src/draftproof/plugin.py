@@ -1,0 +1,279 @@
+"""The pytest plugin. Wiring only: options, marks, one parameter per pair, a summary. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from draftproof.contracts import Library
+    from draftproof.findings import Report
+
+MARKS = {
+    "shape": "rungs 1 to 3: configs and headers only; no torch, no network",
+    "weights": "rung 4: values of a few tensors",
+    "forward": "rung 5: the reference forward runs",
+    "gpu": "rung 6: benchmarks on a GPU",
+    "live": "rung 6: a running server",
+    "snapshot": "reviewed views of every pair",
+}
+REQUIRED = ("shape", "weights", "gpu", "live")
+_STATE: pytest.StashKey[State] = pytest.StashKey()
+_PROPERTY = "draftproof"
+
+
+class State:
+    """Hold what one session knows: the library, the reports made so far, and the counts of all tests."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.reports: dict[str, Report] = {}
+        self._library: Library | None = None
+
+    @property
+    def fail_on(self) -> str:
+        """Return the threshold: the option, else the ini key."""
+        return str(self.config.getoption("draftproof_fail_on") or self.config.getini("draftproof_fail_on"))
+
+    @property
+    def drafter(self) -> str:
+        """Return --drafter, or ""."""
+        return self.config.getoption("drafter") or ""
+
+    @property
+    def root(self) -> Path:
+        """Return the folder of this repository's own contracts."""
+        own: str | None = self.config.getoption("draftproof_contracts")
+        if own:
+            return Path(self.config.invocation_params.dir, own)
+        return self.config.rootpath / str(self.config.getini("draftproof_contracts"))
+
+    @property
+    def library(self) -> Library:
+        """Return the contracts of this repository and those that ship with draftproof."""
+        if self._library is None:
+            from draftproof.contracts import Library  # noqa: PLC0415
+
+            self._library = Library(*([self.root] if self.root.is_dir() else []))
+        return self._library
+
+    def pairs(self, shipped: bool) -> list[str]:
+        """Return the ids of the pairs to test: of this repository, or those that ship with draftproof."""
+        from draftproof.contracts import Library  # noqa: PLC0415
+
+        if self.root.is_dir():
+            return [id for id, path in self.library.files("pair").items() if self.root in path.parents]
+        return list(Library().files("pair")) if shipped else []
+
+    def report(self, param: str) -> Report:
+        """Return the report of a pair, or of --drafter and --target; made once."""
+        if param not in self.reports:
+            from draftproof import api  # noqa: PLC0415
+
+            if self.drafter:
+                target, family = self.config.getoption("target"), self.config.getoption("draftproof_family")
+                self.reports[param] = api.check_models(self.drafter, target, self.library, family or "")
+            else:
+                self.reports[param] = api.check_pair_id(param, self.library)
+        return self.reports[param]
+
+    def rerun(self, item: pytest.Item) -> str:
+        """Return the command that runs one test again, as typed where the user is."""
+        words = ["pytest"]
+        if self.drafter:
+            words += ["-m", "shape", "--drafter", self.drafter]
+            for option, dest in (("--target", "target"), ("--draftproof-family", "draftproof_family")):
+                if value := self.config.getoption(dest):
+                    words += [option, value]
+        else:
+            file, *names = item.nodeid.split("::")
+            here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
+            words.append("::".join((here, *names)))
+        if own := self.config.getoption("draftproof_contracts"):
+            words += ["--draftproof-contracts", own]
+        return shlex.join(words)
+
+
+def state_of(config: pytest.Config) -> State:
+    """Return the state of the session."""
+    return config.stash[_STATE]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options and ini keys."""
+    group = parser.getgroup("draftproof", "contract tests for speculative-decoding drafters")
+    group.addoption("--drafter", metavar="MODEL", help="check this drafter, with no contract file")
+    group.addoption("--target", metavar="MODEL", help="with --drafter; default: the target that the drafter declares")
+    group.addoption("--draftproof-family", metavar="ID", help="with --drafter: its family, where it cannot be told")
+    group.addoption(
+        "--draftproof-contracts", metavar="DIR", help="folder of contracts; default: contracts/ of the root"
+    )
+    group.addoption(
+        "--draftproof-fail-on",
+        choices=("error", "warning", "unknown"),
+        help="what fails a test: errors (default), warnings too, or also what could not be judged",
+    )
+    group.addoption(
+        "--draftproof-require",
+        action="append",
+        choices=REQUIRED,
+        default=[],
+        metavar="MARK",
+        help=f"fail the run if nothing of this kind was decided: {', '.join(REQUIRED)}",
+    )
+    parser.addini("draftproof_fail_on", "what fails a test: error, warning or unknown", default="error")
+    parser.addini("draftproof_contracts", "folder of contracts, below the root", default="contracts")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marks; with --drafter and no path, collect draftproof's own test classes."""
+    for name, text in MARKS.items():
+        config.addinivalue_line("markers", f"{name}: {text}")
+    state = config.stash[_STATE] = State(config)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Summary(state), "draftproof-summary")
+    if state.fail_on not in ("error", "warning", "unknown"):
+        raise pytest.UsageError(f"draftproof_fail_on = {state.fail_on}: expected error, warning or unknown")
+    if config.getoption("target") and not state.drafter:
+        raise pytest.UsageError("--target goes with --drafter")
+    own = config.getoption("draftproof_contracts")
+    if own and not state.root.is_dir():
+        raise pytest.UsageError(f"--draftproof-contracts {own}: no such folder")
+    if state.drafter and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        config.args[:] = [str(Path(__file__).with_name("testing.py"))]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give one parameter per pair to each test that asks for draftproof_pair."""
+    if "draftproof_pair" not in metafunc.fixturenames:
+        return
+    state = state_of(metafunc.config)
+    if state.drafter:
+        target = metafunc.config.getoption("target")
+        params = [state.drafter + (f" with {target}" if target else "")]
+    else:
+        params = state.pairs(shipped=metafunc.module.__name__ == "draftproof.testing") or [""]
+    metafunc.parametrize("draftproof_pair", params, ids=[p or "no-pair" for p in params], scope="session")
+
+
+@pytest.fixture
+def draftproof_verify(request: pytest.FixtureRequest, draftproof_pair: str) -> Any:
+    """Return a function that holds rungs of the pair to the session's threshold: fail, skip with the reason, or pass."""
+    state, item = state_of(request.config), request.node
+
+    def verify(*rungs: str) -> None:
+        from draftproof import render  # noqa: PLC0415
+        from draftproof.findings import Section  # noqa: PLC0415
+
+        if not draftproof_pair:
+            pytest.fail(_nothing(state), pytrace=False)
+        report = state.report(draftproof_pair)
+        found = [f for section in report.sections if section.rung in rungs for f in section.findings]
+        decided = [f for f in found if f.level in ("pass", "error", "warning")]
+        waiting = [f for f in found if f.level == "unknown" and not f.accepted]
+        failed = [f for f in found if f.fails(state.fail_on)]
+        rerun = state.rerun(item)
+        counts = {
+            "pair": draftproof_pair,
+            "marks": [mark.name for mark in item.iter_markers() if mark.name in MARKS],
+            "holds": sum(f.level == "pass" for f in found),
+            "fail": len(failed),
+            "unknown": sum(f.level == "unknown" for f in found),
+            "expected": sum(f.level == "unknown" and bool(f.accepted) for f in found),
+            "accepted": sum(f.level in ("error", "warning") and bool(f.accepted) for f in found),
+            "decided": len(decided),
+            "bytes": report.bytes_read,
+            "rerun": rerun,
+        }
+        item.user_properties.append((_PROPERTY, json.dumps(counts)))
+        if failed:
+            shown = Section.of("", [f for f in found if f.level != "pass"])
+            text = render.section_text(shown)
+            pytest.fail(f"{report.subject}\n\n{text}\n{render.field('rerun', rerun)}", pytrace=False)
+        if waiting:
+            pytest.skip(
+                f"{draftproof_pair}: unknown: "
+                + "; ".join(f"{f.code} {f.subject}: {f.message} ({f.observed})" for f in waiting)
+            )
+        if not decided:
+            pytest.skip(f"{draftproof_pair}: unknown: nothing could be decided here")
+
+    return verify
+
+
+def _nothing(state: State) -> str:
+    """Say that no pair was found, and what exists."""
+    known = {kind: ", ".join(state.library.files(kind)) for kind in ("pair", "family", "target")}
+    return (
+        f"no pair contract in {state.root / 'pairs'}\n"
+        f"  pairs shipped with draftproof: {known['pair']}\n  families: {known['family']}\n  targets: {known['target']}\n"
+        "  check a pair with no file: pytest -m shape --drafter MODEL --target MODEL"
+    )
+
+
+class Summary:
+    """Gather what the tests found, from workers too, and say it at the end."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.tests: list[dict[str, Any]] = []
+        self.unmet: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the counts of each test; they travel with the report."""
+        if report.when == "call":
+            rows = [json.loads(str(value)) for name, value in report.user_properties if name == _PROPERTY]
+            self.tests += [row | {"outcome": report.outcome} for row in rows]
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail a run in which a required kind was not decided."""
+        config = session.config
+        for mark in dict.fromkeys(config.getoption("draftproof_require")):
+            done = [t for t in self.tests if mark in t["marks"] and t["decided"] and t["outcome"] != "skipped"]
+            if not done:
+                self.unmet.append(mark)
+        if self.unmet and not config.getoption("collectonly"):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
+        """Print the counts, what was required and not decided, and the next command to type."""
+        asked = self.state.drafter or any(mark in (config.getoption("markexpr") or "") for mark in MARKS)
+        nothing = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and asked
+        if not (self.tests or self.unmet or nothing):
+            return
+        terminalreporter.section("draftproof")
+        if nothing:
+            terminalreporter.line(_nothing(self.state))
+        if self.tests:
+            terminalreporter.line(self.counts())
+        for mark in self.unmet:
+            terminalreporter.line(f"required: {mark}, and no test of that kind decided anything", red=True)
+        if self.tests:
+            terminalreporter.line(f"next: {self.next()}")
+
+    def counts(self) -> str:
+        """Return one line: pairs, checks by outcome, bytes read."""
+        total = {key: sum(t[key] for t in self.tests) for key in ("holds", "fail", "unknown", "expected", "accepted")}
+        read = {t["pair"]: t["bytes"] for t in self.tests}
+        expected = f" ({total['expected']} expected)" if total["expected"] else ""
+        accepted = f", {total['accepted']} accepted" if total["accepted"] else ""
+        pairs = f"{len(read)} pair{'s' if len(read) != 1 else ''}"
+        return (
+            f"{pairs}: {total['holds']} checks hold, {total['fail']} fail, {total['unknown']} unknown{expected}{accepted}; "
+            f"{sum(read.values()):,} bytes read"
+        )
+
+    def next(self) -> str:
+        """Return the next command to type: run again what failed, see what is unknown, else review the snapshots."""
+        failed = [t for t in self.tests if t["outcome"] == "failed"]
+        waiting = [t for t in self.tests if t["outcome"] == "skipped"]
+        if failed:
+            return str(failed[0]["rerun"])
+        if waiting:
+            return f"{waiting[0]['rerun']} -rs"
+        return "pytest -m snapshot" if not self.state.drafter else "draftproof adapt DRAFTER --to ANOTHER_TARGET"
