@@ -37,7 +37,12 @@ REFUSED = [
     ("seven bytes", b"\x02\0\0\0\0\0\0", "STF201", ["7 bytes"]),
     ("html", b"<!DOCTYPE html><html><body>sign in</body>", "STF202", ["at most 100000000 bytes", "HTML page"]),
     ("html, lower case", b"\n<html lang=en><body>502</body></html>", "STF202", ["HTML page"]),
-    ("lfs", b"version https://git-lfs.github.com/spec/v1\noid sha256:00", "STF202", ["git-lfs pointer", "git lfs pull"]),
+    (
+        "lfs",
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:00",
+        "STF202",
+        ["git-lfs pointer", "git lfs pull"],
+    ),
     ("zip", b"PK\x03\x04\0\0\x08\x08\0\0\0\0", "STF202", ["zip archive"]),
     ("gguf", b"GGUF\x03\0\0\0\x10\0\0\0", "STF202", ["a GGUF file"]),
     ("json", b'{"architectures": ["LlamaForCausalLM"]}', "STF202", ["JSON text without the 8-byte length"]),
@@ -53,14 +58,24 @@ REFUSED = [
     ("BOM", pack(b"\xef\xbb\xbf{}"), "STF204", ["byte 0 of the header", "\\ufeff"]),
     ("comma at the end", pack(b'{"a":' + A + b",}", bytes(4)), "STF204", ["byte 54 of the header"]),
     ("NaN", pack(entry(more=',"x":[1,{"b":NaN}]'), bytes(4)), "STF204", ["NaN is not JSON", "a.x[1].b"]),
-    ("-Infinity in shape", pack(entry(shape="[-Infinity]"), bytes(4)), "STF204", ["-Infinity is not JSON", "a.shape[0]"]),
+    (
+        "-Infinity in shape",
+        pack(entry(shape="[-Infinity]"), bytes(4)),
+        "STF204",
+        ["-Infinity is not JSON", "a.shape[0]"],
+    ),
     ("1e400", pack(entry(more=',"x":1e400'), bytes(4)), "STF204", ["does not fit in 64-bit floating point", "a.x"]),
     ("5000 digits", pack(entry(more=',"x":' + "9" * 5000), bytes(4)), "STF204", ["does not fit", "a.x"]),
     ("depth 128", pack(entry(more=',"x":' + "[" * 126 + "]" * 126), bytes(4)), "STF204", ["at most 127 levels"]),
     ("depth 5 million", pack(b"[" * 5_000_000), "STF204", ["nested more than 127 levels"]),
     ("depth of objects", pack(b'{"a":' * 500_000), "STF204", ["nested more than 127 levels"]),
     ("lone surrogate name", pack(b'{"\\ud800":' + A + b"}", bytes(4)), "STF204", ["half a surrogate pair", "\\ud800"]),
-    ("lone surrogate text", pack(b'{"__metadata__":{"k":"\\uDC01"}}'), "STF204", ["half a surrogate", "__metadata__.k"]),
+    (
+        "lone surrogate text",
+        pack(b'{"__metadata__":{"k":"\\uDC01"}}'),
+        "STF204",
+        ["half a surrogate", "__metadata__.k"],
+    ),
     ("raw newline in name", pack(b'{"a\n":' + A + b"}", bytes(4)), "STF204", ["control character", "byte 3"]),
     ("leading zero", pack(entry(shape="[01]"), bytes(4)), "STF204", ["byte 30 of the header"]),
     ("form feed", pack(b"\x0c{}"), "STF204", ["byte 0 of the header"]),
@@ -78,7 +93,12 @@ REFUSED = [
     ),
     ("metadata twice", pack(b'{"__metadata__":{},"__metadata__":{}}'), "STF207", ["__metadata__", "2 times"]),
     ("field twice", pack(entry(more=',"dtype":"F32"'), bytes(4)), "STF207", ["key 'dtype' stands twice", "a.dtype"]),
-    ("key of metadata twice", pack(b'{"__metadata__":{"k":"1","k":"2"}}'), "STF207", ["'k' stands twice", "__metadata__.k"]),
+    (
+        "key of metadata twice",
+        pack(b'{"__metadata__":{"k":"1","k":"2"}}'),
+        "STF207",
+        ["'k' stands twice", "__metadata__.k"],
+    ),
     ("key twice, escaped", pack(b'{"a":' + A + b',"\\u0061":' + A + b"}", bytes(4)), "STF207", ["2 times"]),
     ("metadata number", pack(b'{"__metadata__":{"k":1}}'), "STF208", ["a string for each key", "'k': 1"]),
     ("metadata null value", pack(b'{"__metadata__":{"k":null}}'), "STF208", ["'k': null"]),
@@ -104,8 +124,18 @@ REFUSED = [
     ("offsets negative", pack(entry(offsets="[-4,0]"), bytes(4)), "STF212", ["[-4, 0]"]),
     ("offsets float", pack(entry(offsets="[0,4.0]"), bytes(4)), "STF212", ["[0, 4.0]"]),
     ("offsets null", pack(entry(offsets="null"), bytes(4)), "STF212", ["null"]),
-    ("offsets beyond 64 bits", pack(entry(offsets=f"[{U64 + 1},{U64 + 5}]"), bytes(4)), "STF212", ["18446744073709551620"]),
-    ("offsets reversed", pack(entry(offsets="[4,0]"), bytes(4)), "STF212", ["not a range", "the first not greater", "[4, 0]"]),
+    (
+        "offsets beyond 64 bits",
+        pack(entry(offsets=f"[{U64 + 1},{U64 + 5}]"), bytes(4)),
+        "STF212",
+        ["18446744073709551620"],
+    ),
+    (
+        "offsets reversed",
+        pack(entry(offsets="[4,0]"), bytes(4)),
+        "STF212",
+        ["not a range", "the first not greater", "[4, 0]"],
+    ),
     (
         "does not start at 0",
         pack(entry(offsets="[4,8]"), bytes(8)),
@@ -130,18 +160,48 @@ REFUSED = [
         "STF212",
         ["b |", "'b' [2, 2] starts 2 bytes before the end of 'a' [0, 4]"],
     ),
-    ("same range", pack(b'{"a":' + A + b',"b":' + A + b"}", bytes(4)), "STF212", ["starts 4 bytes before the end of 'a'"]),
-    ("size differs", pack(entry(shape="[2,3]"), bytes(4)), "STF213", ["24 bytes: [2, 3] of F32, 32 bits", "4 bytes in [0, 4]"]),
-    ("scalar of 8 bytes", pack(entry(shape="[]", offsets="[0,8]"), bytes(8)), "STF213", ["4 bytes: [] of F32", "8 bytes"]),
+    (
+        "same range",
+        pack(b'{"a":' + A + b',"b":' + A + b"}", bytes(4)),
+        "STF212",
+        ["starts 4 bytes before the end of 'a'"],
+    ),
+    (
+        "size differs",
+        pack(entry(shape="[2,3]"), bytes(4)),
+        "STF213",
+        ["24 bytes: [2, 3] of F32, 32 bits", "4 bytes in [0, 4]"],
+    ),
+    (
+        "scalar of 8 bytes",
+        pack(entry(shape="[]", offsets="[0,8]"), bytes(8)),
+        "STF213",
+        ["4 bytes: [] of F32", "8 bytes"],
+    ),
     ("overflow", pack(entry(shape=f"[{2**62}]"), bytes(4)), "STF214", [f"[{2**62}] of F32", "more than 2**64-1"]),
     ("wraps to 4 bytes", pack(entry('"U8"', "[4194305,4194305,211106198978564]"), bytes(4)), "STF214", ["4194305"]),
     ("overflow before a zero", pack(entry(shape=f"[{U64},{U64},0]", offsets="[0,0]")), "STF214", [f"{U64}"]),
-    ("3 of F4", pack(entry('"F4"', "[3]", "[0,2]"), bytes(2)), "STF215", ["a multiple of 8 bits", "[3] of F4", "12 bits"]),
+    (
+        "3 of F4",
+        pack(entry('"F4"', "[3]", "[0,2]"), bytes(2)),
+        "STF215",
+        ["a multiple of 8 bits", "[3] of F4", "12 bits"],
+    ),
     ("2 of F6", pack(entry('"F6_E3M2"', "[2]", "[0,2]"), bytes(2)), "STF215", ["12 bits"]),
-    ("cut by one byte", pack(b'{"a":' + A + b"}", bytes(3)), "STF216", ["66 bytes (8 + header of 54 + data of 4)", "1 are missing"]),
-    ("polyglot", pack(b'{"a":' + A + b"}", b"1234PK"), "STF216", ["66 bytes", "68 bytes: 2 at the end belong to no tensor"]),
+    (
+        "cut by one byte",
+        pack(b'{"a":' + A + b"}", bytes(3)),
+        "STF216",
+        ["66 bytes (8 + header of 54 + data of 4)", "1 are missing"],
+    ),
+    (
+        "polyglot",
+        pack(b'{"a":' + A + b"}", b"1234PK"),
+        "STF216",
+        ["66 bytes", "68 bytes: 2 at the end belong to no tensor"],
+    ),
     ("nothing but data", pack(b"{}", b"x"), "STF216", ["10 bytes (8 + header of 2 + data of 0)", "11 bytes"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("file", "code", "words"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
@@ -165,45 +225,114 @@ ACCEPTED = [
     ("padded by the writer", pack(b'{"a":' + A + b"}  ", bytes(4)), {}, {"a": Tensor("F32", (1,), 0, 4)}),
     ("blank inside", pack(b'{ "a" :\n' + A + b"}", bytes(4)), {}, {"a": Tensor("F32", (1,), 0, 4)}),
     ("no tensors", pack(b"{}"), {}, {}),
-    ("other order", pack(b'{"b":{"data_offsets":[4,8],"shape":[1],"dtype":"F32"},"a":' + A + b"}", bytes(8)), {},
-     {"a": Tensor("F32", (1,), 0, 4), "b": Tensor("F32", (1,), 4, 8)}),
+    (
+        "other order",
+        pack(b'{"b":{"data_offsets":[4,8],"shape":[1],"dtype":"F32"},"a":' + A + b"}", bytes(8)),
+        {},
+        {"a": Tensor("F32", (1,), 0, 4), "b": Tensor("F32", (1,), 4, 8)},
+    ),
     ("scalar", pack(entry(shape="[]"), bytes(4)), {}, {"a": Tensor("F32", (), 0, 4)}),
     ("zero-sized", pack(entry(shape="[0,5]", offsets="[0,0]")), {}, {"a": Tensor("F32", (0, 5), 0, 0)}),
-    ("zero before what would overflow", pack(entry(shape=f"[0,{U64},{U64}]", offsets="[0,0]")), {},
-     {"a": Tensor("F32", (0, U64, U64), 0, 0)}),
-    ("zero-sized on a border",
-     pack(b'{"z":{"dtype":"F32","shape":[0],"data_offsets":[4,4]},"a":' + A
-          + b',"c":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}', bytes(8)), {},
-     {"a": Tensor("F32", (1,), 0, 4), "z": Tensor("F32", (0,), 4, 4), "c": Tensor("F32", (1,), 4, 8)}),
+    (
+        "zero before what would overflow",
+        pack(entry(shape=f"[0,{U64},{U64}]", offsets="[0,0]")),
+        {},
+        {"a": Tensor("F32", (0, U64, U64), 0, 0)},
+    ),
+    (
+        "zero-sized on a border",
+        pack(
+            b'{"z":{"dtype":"F32","shape":[0],"data_offsets":[4,4]},"a":'
+            + A
+            + b',"c":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}',
+            bytes(8),
+        ),
+        {},
+        {"a": Tensor("F32", (1,), 0, 4), "z": Tensor("F32", (0,), 4, 4), "c": Tensor("F32", (1,), 4, 8)},
+    ),
     ("4 bits", pack(entry('"F4"', "[2]", "[0,1]"), b"x"), {}, {"a": Tensor("F4", (2,), 0, 1)}),
     ("6 bits", pack(entry('"F6_E2M3"', "[4]", "[0,3]"), b"xyz"), {}, {"a": Tensor("F6_E2M3", (4,), 0, 3)}),
-    ("metadata", pack(b'{"__metadata__":{"format":"pt"},"a":' + A + b"}", bytes(4)), {}, {"a": Tensor("F32", (1,), 0, 4)}),
+    (
+        "metadata",
+        pack(b'{"__metadata__":{"format":"pt"},"a":' + A + b"}", bytes(4)),
+        {},
+        {"a": Tensor("F32", (1,), 0, 4)},
+    ),
     ("surrogate pair", pack(b'{"\\ud83d\\ude00":' + A + b"}", bytes(4)), {}, {"\U0001f600": Tensor("F32", (1,), 0, 4)}),
     ("escaped dtype", pack(entry('"\\u004632"'), bytes(4)), {}, {"a": Tensor("F32", (1,), 0, 4)}),
-    ("depth 127", pack(entry(more=',"x":' + "[" * 125 + "]" * 125), bytes(4)), {"STF220": ["'x'"]},
-     {"a": Tensor("F32", (1,), 0, 4)}),
-    ("brackets in a name", pack(b'{"' + b"[" * 200 + b'\\"":' + A + b"}", bytes(4)), {},
-     {"[" * 200 + '"': Tensor("F32", (1,), 0, 4)}),
-    ("leading blanks", pack(b' \t{"a":' + A + b"}", bytes(4)), {"STF218": ["2 before", '" \\t"']},
-     {"a": Tensor("F32", (1,), 0, 4)}),
-    ("tab at the end", pack(b'{"a":' + A + b"} \t\r\n", bytes(4)), {"STF218": ["4 after", '" \\t\\r\\n"']},
-     {"a": Tensor("F32", (1,), 0, 4)}),
-    ("metadata null", pack(b'{"__metadata__":null,"a":' + A + b"}", bytes(4)), {"STF219": ["null"]},
-     {"a": Tensor("F32", (1,), 0, 4)}),
-    ("extra field", pack(entry(more=',"strides":[1],"y":-0,"z":1e-400'), bytes(4)),
-     {"STF220": ["a |", "also 'strides', 'y', 'z'"]}, {"a": Tensor("F32", (1,), 0, 4)}),
-    ("empty name", pack(b'{"":' + A + b"}", bytes(4)), {"STF217": ["'' (0 characters)"]}, {"": Tensor("F32", (1,), 0, 4)}),
-    ("NUL in the name", pack(b'{"a\\u0000":' + A + b"}", bytes(4)), {"STF217": ["'a\\x00' (2 characters)"]},
-     {"a\0": Tensor("F32", (1,), 0, 4)}),
-    ("escape code in the name", pack(b'{"\\u001b[31m":' + A + b"}", bytes(4)), {"STF217": ["\\x1b[31m"]},
-     {"\x1b[31m": Tensor("F32", (1,), 0, 4)}),
-    ("newline in the name", pack(b'{"a\\nb":' + A + b"}", bytes(4)), {"STF217": ["a\\x0ab"]},
-     {"a\nb": Tensor("F32", (1,), 0, 4)}),
-    ("DEL in the name", pack(b'{"a\x7f":' + A + b"}", bytes(4)), {"STF217": ["a\\x7f"]},
-     {"a\x7f": Tensor("F32", (1,), 0, 4)}),
-    ("direction override in the name", pack('{"a\u202e":'.encode() + A + b"}", bytes(4)), {"STF217": ["a\\u202e"]},
-     {"a\u202e": Tensor("F32", (1,), 0, 4)}),
-]  # fmt: skip
+    (
+        "depth 127",
+        pack(entry(more=',"x":' + "[" * 125 + "]" * 125), bytes(4)),
+        {"STF220": ["'x'"]},
+        {"a": Tensor("F32", (1,), 0, 4)},
+    ),
+    (
+        "brackets in a name",
+        pack(b'{"' + b"[" * 200 + b'\\"":' + A + b"}", bytes(4)),
+        {},
+        {"[" * 200 + '"': Tensor("F32", (1,), 0, 4)},
+    ),
+    (
+        "leading blanks",
+        pack(b' \t{"a":' + A + b"}", bytes(4)),
+        {"STF218": ["2 before", '" \\t"']},
+        {"a": Tensor("F32", (1,), 0, 4)},
+    ),
+    (
+        "tab at the end",
+        pack(b'{"a":' + A + b"} \t\r\n", bytes(4)),
+        {"STF218": ["4 after", '" \\t\\r\\n"']},
+        {"a": Tensor("F32", (1,), 0, 4)},
+    ),
+    (
+        "metadata null",
+        pack(b'{"__metadata__":null,"a":' + A + b"}", bytes(4)),
+        {"STF219": ["null"]},
+        {"a": Tensor("F32", (1,), 0, 4)},
+    ),
+    (
+        "extra field",
+        pack(entry(more=',"strides":[1],"y":-0,"z":1e-400'), bytes(4)),
+        {"STF220": ["a |", "also 'strides', 'y', 'z'"]},
+        {"a": Tensor("F32", (1,), 0, 4)},
+    ),
+    (
+        "empty name",
+        pack(b'{"":' + A + b"}", bytes(4)),
+        {"STF217": ["'' (0 characters)"]},
+        {"": Tensor("F32", (1,), 0, 4)},
+    ),
+    (
+        "NUL in the name",
+        pack(b'{"a\\u0000":' + A + b"}", bytes(4)),
+        {"STF217": ["'a\\x00' (2 characters)"]},
+        {"a\0": Tensor("F32", (1,), 0, 4)},
+    ),
+    (
+        "escape code in the name",
+        pack(b'{"\\u001b[31m":' + A + b"}", bytes(4)),
+        {"STF217": ["\\x1b[31m"]},
+        {"\x1b[31m": Tensor("F32", (1,), 0, 4)},
+    ),
+    (
+        "newline in the name",
+        pack(b'{"a\\nb":' + A + b"}", bytes(4)),
+        {"STF217": ["a\\x0ab"]},
+        {"a\nb": Tensor("F32", (1,), 0, 4)},
+    ),
+    (
+        "DEL in the name",
+        pack(b'{"a\x7f":' + A + b"}", bytes(4)),
+        {"STF217": ["a\\x7f"]},
+        {"a\x7f": Tensor("F32", (1,), 0, 4)},
+    ),
+    (
+        "direction override in the name",
+        pack('{"a\u202e":'.encode() + A + b"}", bytes(4)),
+        {"STF217": ["a\\u202e"]},
+        {"a\u202e": Tensor("F32", (1,), 0, 4)},
+    ),
+]
 
 
 @pytest.mark.parametrize(("file", "codes", "tensors"), [row[1:] for row in ACCEPTED], ids=[row[0] for row in ACCEPTED])
@@ -270,7 +399,9 @@ def test_no_table_where_a_tensor_cannot_be_told(bad: bytes) -> None:
 
 
 def test_findings_of_one_code_are_bounded() -> None:
-    rows = b",".join(b'"t%d":{"dtype":"F32","shape":[2],"data_offsets":[%d,%d]}' % (i, 4 * i, 4 * i + 4) for i in range(50))
+    rows = b",".join(
+        b'"t%d":{"dtype":"F32","shape":[2],"data_offsets":[%d,%d]}' % (i, 4 * i, 4 * i + 4) for i in range(50)
+    )
     _, findings = judge(pack(b"{" + rows + b"}", bytes(200)))
     assert [f.code for f in findings] == ["STF213"] * 21
     assert findings[-1].message == "and 30 more like these"
@@ -410,4 +541,13 @@ def test_strict_json_takes_what_is_right() -> None:
     assert value == {"a": [1, -2.5, 1000.0, True, None, "\U0001f600", {"": {}}], "n": 10**30}
     assert strict_json(b"[" * 64 + b"]" * 64)[1] == []
     assert strict_json(b'["' + b"[" * 500 + b'\\\\","[\\"["]')[1] == []
-    assert strict_json(b"1" * 309)[1] == [] and strict_json(b"2" * 309)[1] != []
+    assert strict_json(b"1" * 309)[1] == []
+    assert [f.kind for f in strict_json(b"2" * 309)[1]] == ["number"]
+
+
+def test_faults_are_bounded() -> None:
+    start = time.perf_counter()
+    assert len(strict_json(b"[" + b"NaN," * 1_000_000 + b"1]")[1]) == 1000
+    _, findings = judge(pack(b"{" + b",".join([b'"a":' + A] * 100_000) + b"}", bytes(4)))
+    assert [f.code for f in findings] == ["STF207"] * 21
+    assert time.perf_counter() - start < 20

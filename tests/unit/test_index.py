@@ -48,7 +48,9 @@ def test_one_string_object_per_shard() -> None:
 
 def test_chunk_borders_fall_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "_AHEAD", 200)
-    weight_map = {f"é{'x' * (i % 7)}{i}" + ('"\\\n' if i % 11 == 0 else ""): f"m-{i % 4}.safetensors" for i in range(400)}
+    weight_map = {
+        f"é{'x' * (i % 7)}{i}" + ('"\\\n' if i % 11 == 0 else ""): f"m-{i % 4}.safetensors" for i in range(400)
+    }
     for ascii_only in (True, False):
         text = json.dumps({"metadata": {"total_size": 1}, "weight_map": weight_map}, ensure_ascii=ascii_only).encode()
         for chunk in range(300, 330):
@@ -156,7 +158,8 @@ UNSAFE = [
     (7, "not a string"), (None, "not a string"), ("", "empty"), ("../x", "folder above"), ("a/../b", "folder above"),
     ("/etc/passwd", "absolute"), ("C:\\x", "backslash"), ("C:x", "colon"), ("a.safetensors:stream", "colon"),
     ("\\\\server\\share\\x", "backslash"), ("//server/share", "absolute"), ("..\\x", "backslash"), ("a\0b", "control"),
-    ("a\nb", "control"), ("a\x1b[0m", "control"), ("a\u202eb", "control"), ("a\ud800", "control"), (".", "another spelling"),
+    ("a\nb", "control"), ("a\x1b[0m", "control"), ("a\u202eb", "control"), ("a\ud800", "control"),
+    (".", "another spelling"),
     ("./a", "another spelling"), ("a//b", "another spelling"), ("a/", "another spelling"), ("..", "folder above"),
     ("a.", "a dot at the end"), ("a ", "a blank or a dot"), ("x./a", "a blank or a dot"), (" a", "leading blank"),
     ("CON", "device"), ("nul.safetensors", "device"), ("x/Com1", "device"), ("LPT\u00b9.bin", "device"),
@@ -175,7 +178,9 @@ def test_unsafe_names(name: object, why: str) -> None:
         assert why in findings[0].observed
 
 
-@pytest.mark.parametrize("name", [ONE, "a..b", "console.safetensors", "sub/folder/x.bin", ".hidden", "x" * 255, "ü 1.bin"])
+@pytest.mark.parametrize(
+    "name", [ONE, "a..b", "console.safetensors", "sub/folder/x.bin", ".hidden", "x" * 255, "ü 1.bin"]
+)
 def test_safe_names(name: str) -> None:
     assert unsafe_name(name) == ""
 
@@ -191,7 +196,9 @@ def header(shard: str, *names: str) -> tuple[str, Header]:
 INDEX = Index(NAME, {"a": ONE, "b": ONE, "c": TWO}, {ONE: 2, TWO: 1}, 12)
 
 
-def found(*headers: tuple[str, Header | None], index: Index = INDEX, present: tuple[str, ...] = (ONE, TWO)) -> list[str]:
+def found(
+    *headers: tuple[str, Header | None], index: Index = INDEX, present: tuple[str, ...] = (ONE, TWO)
+) -> list[str]:
     findings = check_shards(index, iter(headers), present)
     assert all(f.expected and f.observed and f.where == NAME for f in findings)
     return [f"{f.code} {f.subject} {f.expected} {f.observed} {f.note}".strip() for f in findings]
@@ -215,7 +222,9 @@ def test_tensor_that_the_index_does_not_name() -> None:
 
 def test_tensor_in_two_shards() -> None:
     both = f"in '{ONE}' and '{TWO}'"
-    assert found(header(ONE, "a", "b"), header(TWO, "c", "a")) == [f"IDX303 a in one file {both} the index names '{ONE}'"]
+    assert found(header(ONE, "a", "b"), header(TWO, "c", "a")) == [
+        f"IDX303 a in one file {both} the index names '{ONE}'"
+    ]
     assert found(header(ONE, "a", "b", "x"), header(TWO, "c", "x")) == [
         f"IDX303 x in one file {both} the index names none of them"
     ]

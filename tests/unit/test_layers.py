@@ -1,0 +1,58 @@
+"""Imports go only downwards, nothing heavy is imported before it is needed, and no code in data is ever run."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+UP = "rules findings dims language contracts container hub checkpoint conform pair api adapt render testing,plugin,cli"
+LEVEL = {name: n for n, layer in enumerate(UP.split()) for name in layer.split(",")}
+ONLY = {"dims": set(), "container": {"findings", "rules"}, "render": {"findings", "rules"}}
+HEAVY = {"torch", "numpy", "huggingface_hub", "safetensors"}
+LAZY = {"adapt": {"numpy"}, "testing": {"pytest"}, "plugin": {"pytest"}}  # beyond the standard library
+MODULES = {p.stem: ast.parse(p.read_text(encoding="utf-8")) for p in sorted(ROOT.glob("src/draftproof/*.py"))}
+SHAPE = "import pytest; pytest.main(['-m', 'shape', '-p', 'no:cacheprovider'])"
+CHECK = "import draftproof.cli as c; c.main(['check', 'kimi-k2-eagle3'])"
+
+
+def imported(tree: ast.AST, inside_functions: bool = True) -> Iterator[str]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"draftproof.{a.name}" for a in node.names]
+            yield from names if node.module == "draftproof" else [str(node.module)]
+        elif inside_functions or not isinstance(node, ast.FunctionDef):
+            yield from imported(node, inside_functions)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_module_imports_only_lower_layers_and_nothing_heavy(name: str) -> None:
+    every = {i.split(".")[0] for i in imported(MODULES[name])} - {"draftproof"} - sys.stdlib_module_names
+    assert every <= LAZY.get(name, set())
+    assert not HEAVY & {i.split(".")[0] for i in imported(MODULES[name], inside_functions=False)}
+    ours = {i.split(".")[1] for i in imported(MODULES[name]) if i.startswith("draftproof.")} - {"__version__"}
+    assert name == "__init__" or not {i for i in ours if LEVEL[i] >= LEVEL[name]}
+    assert ours <= ONLY.get(name, ours)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_module_runs_no_code_from_data(name: str) -> None:
+    calls = {ast.unparse(node.func) for node in ast.walk(MODULES[name]) if isinstance(node, ast.Call)}
+    assert not {"eval", "exec", "compile", "__import__", "torch.load"} & calls
+    assert not {"pickle", "marshal", "shelve"} & set(imported(MODULES[name]))
+
+
+@pytest.mark.parametrize(("code", "unwanted"), [(SHAPE, HEAVY), (CHECK, HEAVY | {"pytest"})], ids=["shape", "check"])
+def test_command_does_not_import(code: str, unwanted: set[str]) -> None:
+    words = [sys.executable, "-c", f"{code}; import sys; print('LOADED', *sys.modules)"]
+    out = subprocess.run(words, check=False, cwd=ROOT, capture_output=True, text=True).stdout
+    loaded = set(out.partition("LOADED")[2].split())
+    assert "draftproof.pair" in loaded
+    assert not unwanted & loaded
