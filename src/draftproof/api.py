@@ -11,7 +11,6 @@ from typing import Any
 
 from draftproof.checkpoint import Checkpoint, parse_config
 from draftproof.conform import View, conform, layout, recognise
-from draftproof.container import CONFIG_LIMIT
 from draftproof.contracts import Acceptance, Dialect, Fact, Library, Pair, load
 from draftproof.dims import Expr, Known
 from draftproof.findings import Finding, Report, Section, Side, finding, nearest, unknown, visible
@@ -31,6 +30,7 @@ from draftproof.hub import (
 from draftproof.language import FOLDERS
 from draftproof.pair import Couple, declared_facts, fits
 from draftproof.rules import RULES
+from draftproof.strict import CONFIG_LIMIT
 
 RUNGS = ("contract", "source", "conforms", "fits")
 Model = str | Path | Mapping[str, Any]  # a folder, ORG/NAME[@COMMIT], or {"config": …, "state_dict": …}

@@ -8,20 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from draftproof.container import (
-    CONFIG_LIMIT,
-    Header,
-    Index,
-    Tensor,
-    check_shards,
-    read_header,
-    read_index,
-    read_torch_zip,
-    strict_json,
-)
+from draftproof.container import Header, Index, Tensor, check_shards, read_header, read_index
 from draftproof.dims import Absent, Known, Seen, Unknown
 from draftproof.findings import Finding, finding, unknown, visible
 from draftproof.hub import Source, unreadable
+from draftproof.strict import CONFIG_LIMIT, strict_json
+from draftproof.torchzip import read_torch_zip
 
 LISTED = 8  # names shown before "and N more"
 

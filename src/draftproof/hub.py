@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from draftproof.container import CONFIG_LIMIT, strict_json
 from draftproof.findings import Finding, finding, nearest, visible
+from draftproof.strict import CONFIG_LIMIT, strict_json
 
 PROVENANCES = ("recorded", "derived", "partial")
 RECORDING_SCHEMA = 1

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from draftproof.conform import View, check_tensor, expectations
-from draftproof.container import strict_json
 from draftproof.contracts import Convention, EngineRow, Fact, Library, Model
 from draftproof.dims import Absent, Bindings, ExprError, Known, Unknown, evaluate
 from draftproof.findings import Finding, finding, holds, unknown, visible
 from draftproof.hub import Source
+from draftproof.strict import strict_json
 
 TOKENIZER_LIMIT = 64 << 20  # bytes
 

@@ -8,9 +8,10 @@ import tracemalloc
 import pytest
 
 from draftproof import container
-from draftproof.container import BITS, STRICTER, Header, Tensor, read_header, strict_json
+from draftproof.container import BITS, STRICTER, Header, Tensor, read_header
 from draftproof.findings import Finding
 from draftproof.rules import RULES
+from draftproof.strict import strict_json
 
 A = b'{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
 U64 = 18446744073709551615

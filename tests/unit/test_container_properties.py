@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from draftproof import container
-from draftproof.container import BITS, STRICTER, read_header, read_index, read_torch_zip, strict_json
+from draftproof.container import BITS, STRICTER, read_header, read_index
+from draftproof.strict import strict_json
+from draftproof.torchzip import read_torch_zip
 
 safetensors = pytest.importorskip("safetensors")
 numpy = pytest.importorskip("numpy")

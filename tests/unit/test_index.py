@@ -54,7 +54,7 @@ def test_chunk_borders_fall_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     for ascii_only in (True, False):
         text = json.dumps({"metadata": {"total_size": 1}, "weight_map": weight_map}, ensure_ascii=ascii_only).encode()
         for chunk in range(300, 330):
-            monkeypatch.setattr(container, "_CHUNK", chunk)
+            monkeypatch.setattr(container, "CHUNK", chunk)
             assert good(text).weight_map == weight_map
             assert judge(text, size=None)[0] == good(text)
 

@@ -17,9 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftproof import container
-from draftproof.container import Header, Tensor, read_torch_zip
+from draftproof import container, torchzip
+from draftproof.container import Header, Tensor
 from draftproof.findings import Finding
+from draftproof.torchzip import read_torch_zip
 
 
 def judge(file: bytes) -> tuple[Header | None, list[Finding]]:
@@ -307,9 +308,9 @@ def test_zip64_sizes_of_a_record() -> None:
     extra = struct.pack("<HHQQQ", 1, 24, 5_000_000_000, 5_000_000_000, 7_000_000_000)
     other = struct.pack("<HH4s", 0x4246, 4, b"pads")
     full = 0xFFFFFFFF
-    assert container._zip64(other + extra, full, full, full) == [5_000_000_000, 5_000_000_000, 7_000_000_000]
-    assert container._zip64(struct.pack("<HHQ", 1, 8, 7), 3, 3, full) == [3, 3, 7]
-    assert container._zip64(b"\x01\x00\xff\xff", full, 1, 1) == [full, 1, 1]
+    assert torchzip._zip64(other + extra, full, full, full) == [5_000_000_000, 5_000_000_000, 7_000_000_000]
+    assert torchzip._zip64(struct.pack("<HHQ", 1, 8, 7), 3, 3, full) == [3, 3, 7]
+    assert torchzip._zip64(b"\x01\x00\xff\xff", full, 1, 1) == [full, 1, 1]
 
 
 # --- bombs ----------------------------------------------------------------------------------------------------------
