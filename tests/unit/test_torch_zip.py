@@ -347,7 +347,7 @@ def test_bombs_end(pkl: bytes) -> None:
 
 
 def test_one_dict_of_tensors_under_many_keys_is_capped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(container, "MAX_TENSORS", 50)
+    monkeypatch.setattr(torchzip, "MAX_TENSORS", 50)
     inner = b"}(" + b"".join(text(str(k)) + tensor() for k in range(9)) + b"uq\0"
     pkl = state(*((f"k{i}", inner if not i else b"h\0") for i in range(9)))
     assert "at most 50 entries" in refused(zipped(pkl, {"0": 24}))
