@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from draftproof.checkpoint import Checkpoint, parse_config
 from draftproof.conform import View, conform, layout, recognise
 from draftproof.contracts import Acceptance, Dialect, Fact, Library, Pair, load
-from draftproof.dims import Expr, Known
+from draftproof.dims import Expr
 from draftproof.findings import Finding, Report, Section, Side, finding, nearest, unknown, visible
 from draftproof.hub import (
     COMMIT,
@@ -21,6 +22,7 @@ from draftproof.hub import (
     Source,
     in_memory,
     open_model,
+    read_plain,
     read_recording,
     recorded_files,
     recorded_repos,
@@ -44,9 +46,10 @@ class Case:
     drafter: View | None = None
     target: View | None = None
     couple: Couple | None = None
-    contract: list[Finding] | None = None  # of contract files
-    source: list[Finding] | None = None  # of getting bytes and telling the family
+    contract: list[Finding] = field(default_factory=list)  # of contract files
+    source: list[Finding] = field(default_factory=list)  # of getting bytes and telling the family
     fits: list[Finding] | None = None
+    paired: bool = False  # whether a target was asked for
 
 
 def recordings(library: Library) -> tuple[Path, ...]:
@@ -54,8 +57,13 @@ def recordings(library: Library) -> tuple[Path, ...]:
     return tuple(root / "recordings" for root in library.roots)
 
 
-def open_side(model: Any, role: str, library: Library, revision: str | None = None) -> Checkpoint | Finding:
-    """Open what the user gave for one side: a path, an id, a mapping with config and state_dict, or a Source."""
+def open_side(
+    model: Any, role: str, library: Library, revision: str | None = None, base: Path | None = None
+) -> Checkpoint | Finding:
+    """Open what the user gave for one side: a path, an id, a mapping with config and state_dict, or a Source.
+
+    A path that begins with a dot is below base, if base is given: the folder of the pair contract that names it.
+    """
     if isinstance(model, Source):
         return Checkpoint(model, role)
     if isinstance(model, Mapping):
@@ -63,9 +71,15 @@ def open_side(model: Any, role: str, library: Library, revision: str | None = No
         if not {"config", "state_dict", "tensors"} & set(model):
             config, tensors = None, model
         to_dict = getattr(config, "to_dict", None)
-        config = to_dict() if to_dict else config
-        return Checkpoint(in_memory(str(model.get("name", f"{role} in memory")), config, tensors), role)
-    source = open_model(str(model), recordings(library), revision)
+        made = in_memory(visible(model.get("name", f"{role} in memory")), to_dict() if to_dict else config, tensors)
+        return made if isinstance(made, Finding) else Checkpoint(made, role)
+    if not isinstance(model, (str, Path)) or not str(model):
+        expected = 'a folder, ORG/NAME, or {"config": …, "state_dict": …}'
+        return finding("SRC117", role, expected=expected, observed=visible(model, 60) or "nothing")
+    spec = str(model)
+    if base is not None and spec.startswith("."):
+        spec = str(base / spec)
+    source = open_model(spec, recordings(library), revision)
     return source if isinstance(source, Finding) else Checkpoint(source, role)
 
 
@@ -75,70 +89,67 @@ def examine(
     library: Library,
     *,
     family: str = "",
-    target_contract: str = "",
     revisions: tuple[str | None, str | None] = (None, None),
     facts: Mapping[str, Fact] | None = None,
+    base: Path | None = None,
 ) -> Case:
     """Run rungs 1 and 2 on a drafter and, if there is one, its target."""
-    case = Case(library, contract=[], source=[])
+    case = Case(library, paired=target is not None)
     sides: dict[str, Checkpoint] = {}
     for role, model, revision in (("drafter", drafter, revisions[0]), ("target", target, revisions[1])):
-        if model is None:
+        if model is None and role == "target":
             continue
-        opened = open_side(model, role, library, revision)
+        opened = open_side(model, role, library, revision, base)
         if isinstance(opened, Finding):
-            _sorted_in(case, [replace(opened, subject=f"{role} {opened.subject}")])
+            case.source.append(replace(opened, subject=f"{role} {opened.subject}"))
         else:
             sides[role] = opened
+    if len(sides) == 2 and _same(sides["drafter"].source, sides["target"].source):
+        same = sides["target"].source.name
+        case.source.append(finding("SRC118", visible(same), expected="two models", observed="one"))
+        return case
     if "drafter" in sides:
         case.drafter = _view(case, sides["drafter"], "family", family)
     if "target" in sides:
-        if sides["target"].source.name == getattr(sides.get("drafter"), "source", Source("")).name:
-            _sorted_in(case, [finding("SRC118", sides["target"].source.name, expected="two models", observed="one")])
-            return case
-        case.target = _view(case, sides["target"], "target", target_contract)
+        case.target = _view(case, sides["target"], "target", "")
     if case.drafter and case.target and case.drafter.contract and case.target.contract:
         name = case.drafter.checkpoint.source.name
-        case.couple = Couple(case.drafter, case.target, library, declared_facts(library, name, over=facts))
+        case.couple = Couple(case.drafter, case.target, library, declared_facts(library, name, facts))
         case.fits = fits(case.couple)
     return case
 
 
-def _view(case: Case, checkpoint: Checkpoint, kind: str, id: str) -> View | None:
+def _same(a: Source, b: Source) -> bool:
+    if a.folder is not None and b.folder is not None:
+        return a.folder.resolve() == b.folder.resolve()
+    return a.kind == b.kind == "recording" and (a.name, a.revision) == (b.name, b.revision)
+
+
+def _view(case: Case, checkpoint: Checkpoint, kind: str, id: str) -> View:
     contract, found = recognise(case.library, checkpoint, kind, id)
-    if contract is None:
-        _sorted_in(case, [*checkpoint.findings, *found])
-        return View(checkpoint)
-    return conform(contract, checkpoint)
-
-
-def _sorted_in(case: Case, found: Iterable[Finding]) -> None:
-    for f in found:
-        (case.contract if f.code.startswith("CON") else case.source).append(f)  # type: ignore[union-attr]
+    if contract is not None:
+        return conform(contract, checkpoint)
+    for f in (*checkpoint.findings, *found):
+        (case.contract if f.code.startswith("CON") else case.source).append(f)
+    return View(checkpoint)
 
 
 def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) -> Report:
     """Make the report of a case; what a pair accepts is marked, and an acceptance that matches nothing is a finding."""
     found: dict[str, list[Finding]] = {rung: [] for rung in RUNGS}
-    found["contract"] += case.contract or []
-    found["source"] += case.source or []
+    found["contract"] += [*case.contract, *case.library.broken()]
+    found["source"] += case.source
     for view in (case.drafter, case.target):
-        found["conforms"] += _about(view) if view else []
+        found["conforms"] += _about(view) if view and view.contract else []
     if case.fits is not None:
         found["fits"] += case.fits
-    elif case.target is not None and case.drafter is not None:
-        found["fits"].append(
-            unknown(
-                "PAIR422",
-                subject,
-                "could not be paired",
-                expected="two checkpoints of known contracts",
-                observed="see above",
-            )
-        )
+    elif case.paired:
+        why = "one side could not be read, or its contract could not be told"
+        found["fits"].append(unknown("PAIR422", "pair", why, expected="a drafter and a target", observed="see above"))
     if pair is not None:
         found = {rung: accept(rows, pair) for rung, rows in found.items()}
-        found["contract"] += stale(pair, [f for rows in found.values() for f in rows])
+        if case.fits is not None:  # else what it accepts was not looked for
+            found["contract"] += stale(pair, [f for rows in found.values() for f in rows])
     views = [v for v in (case.drafter, case.target) if v]
     return Report(
         subject=subject,
@@ -188,7 +199,7 @@ def accept(found: Iterable[Finding], pair: Pair) -> list[Finding]:
     out = []
     for f in found:
         rows = {"error": pair.allow, "warning": pair.allow, "unknown": pair.expect_unknown}.get(f.level, ())
-        entry = next((row for row in rows if row.covers(f.code)), None)
+        entry = next((row for row in rows if row.covers(f.code, f.subject)), None)
         out.append(replace(f, accepted=entry.because) if entry else f)
     return out
 
@@ -209,7 +220,7 @@ def stale(pair: Pair, found: list[Finding]) -> list[Finding]:
         )
         for key, rows, wanted in levels
         for row in rows
-        if not any(row.covers(f.code) and f.level in wanted for f in found)
+        if not any(row.covers(f.code, f.subject) and f.level in wanted for f in found)
     ]
 
 
@@ -223,55 +234,56 @@ def check(
     return check_models(drafter, target, Library(*([Path(contracts)] if contracts else [])), family)
 
 
-def check_pair(pair: Pair, library: Library, rerun: str = "") -> Report:
+def check_pair(pair: Pair, library: Library, rerun: str = "", base: Path | None = None) -> Report:
     """Check a pair contract, with what it accepts."""
-    return report(examine_pair(pair, library), pair.id, rerun, pair)
+    return report(examine_pair(pair, library, base), pair.id, rerun, pair)
 
 
-def examine_pair(pair: Pair, library: Library) -> Case:
-    """Run rungs 1 and 2 on a pair contract."""
+def examine_pair(pair: Pair, library: Library, base: Path | None = None) -> Case:
+    """Run rungs 1 and 2 on a pair contract; paths in it are below base, the folder that holds it."""
     revisions = (pair.drafter_revision, pair.target_revision)
-    return examine(pair.drafter, pair.target, library, family=pair.family, revisions=revisions, facts=pair.facts)
+    return examine(
+        pair.drafter, pair.target, library, family=pair.family, revisions=revisions, facts=pair.facts, base=base
+    )
 
 
 def check_config(path: Path, library: Library, target: Any | None = None, family: str = "") -> Report:
     """Check a config file alone, before anything is trained; with a target, what configs tell of the fit."""
-    subject = str(path)
-    try:
-        size = path.stat().st_size
-        raw = path.read_bytes() if size <= CONFIG_LIMIT else None
-    except OSError as error:
-        code = "SRC111" if isinstance(error, FileNotFoundError) else "SRC113"
-        seen = error.strerror or str(error)
-        return _only("source", subject, finding(code, subject, expected="a config file", observed=seen))
-    if raw is None:
+    subject = visible(path)
+    words = ["draftproof", "check", "--config", str(path)]
+    if path.is_dir():
+        help = f"give {path / 'config.json'}"
         return _only(
-            "source",
-            subject,
-            finding("CFG311", subject, expected=f"at most {CONFIG_LIMIT} bytes", observed=f"{size} bytes"),
+            "source", subject, finding("SRC117", subject, expected="a config file", observed="a folder", help=help)
         )
+    if not path.exists():
+        return _only("source", subject, finding("SRC111", subject, expected="a config file", observed="no such file"))
+    raw = read_plain(path, CONFIG_LIMIT)
+    if isinstance(raw, Finding):
+        return _only("source", subject, raw)
     data, found = parse_config(raw, subject)
     if data is None:
         return _only("conforms", subject, *found)
-    source = Source(subject, config=data, provenance="config only", bytes_read=len(raw))
-    case = Case(library, contract=[], source=[])
-    checkpoint = Checkpoint(source, "drafter")
+    checkpoint = Checkpoint(
+        Source(str(path), "config", config=data, provenance="config only", bytes_read=len(raw)), "drafter"
+    )
     checkpoint.findings += found
+    case = Case(library, paired=target is not None)
     contract, problems = recognise(library, checkpoint, "family", family)
     case.drafter = conform(contract, checkpoint, tensors=False) if contract else View(checkpoint)
     if contract is None:
-        _sorted_in(case, [*checkpoint.findings, *problems])
+        case.source += [*checkpoint.findings, *problems]
     if target is not None:
+        words += ["--target", str(target)]
         opened = open_side(target, "target", library)
         if isinstance(opened, Finding):
-            _sorted_in(case, [opened])
+            case.source.append(replace(opened, subject=f"target {opened.subject}"))
         else:
             case.target = _view(case, opened, "target", "")
-            if contract and case.target and case.target.contract:
+            if contract and case.target.contract:
                 case.couple = Couple(case.drafter, case.target, library, {})
-                case.fits = [f for f in fits(case.couple) if f.code != "PAIR417"]
-    rerun = f"draftproof check --config {subject}" + (f" --target {target}" if target is not None else "")
-    return report(case, subject, rerun)
+                case.fits = [f for f in fits(case.couple) if f.code != "PAIR417"]  # nothing is trained yet
+    return report(case, subject, shlex.join(words))
 
 
 def _only(rung: str, subject: str, *found: Finding) -> Report:
@@ -280,49 +292,59 @@ def _only(rung: str, subject: str, *found: Finding) -> Report:
 
 def declared_target(checkpoint: Checkpoint, library: Library) -> str:
     """Return the target that a drafter declares: by its config, else by what is known of its repo; or ""."""
-    seen = checkpoint.config("speculators_config.verifier.name_or_path")
-    if isinstance(seen, Known) and isinstance(seen.value, str):
-        return seen.value
+    contract, _ = recognise(library, checkpoint, "family")
+    for key in contract.keys["verifier"] if contract else ():
+        if declared := checkpoint.config.text(key):
+            return declared
     fact = declared_facts(library, checkpoint.source.name).get("trained_on")
     return str(fact.value) if fact else ""
 
 
 def _subject(drafter: Any, target: Any | None) -> str:
-    names = [
-        m if isinstance(m, (str, Path)) else str(m.get("name", "in memory")) for m in (drafter, target) if m is not None
-    ]
-    return visible(" with ".join(map(str, names)))
+    named = [m if isinstance(m, (str, Path)) else m.get("name", "in memory") if isinstance(m, Mapping) else "?"
+             for m in (drafter, target) if m is not None]  # fmt: skip
+    return " with ".join(visible(n) for n in named)
 
 
-def _rerun(drafter: Any, target: Any | None) -> str:
+def _rerun(drafter: Any, target: Any | None, family: str) -> str:
     if not isinstance(drafter, (str, Path)) or not isinstance(target, (str, Path, type(None))):
         return ""
-    return f"draftproof check --drafter {drafter}" + (f" --target {target}" if target is not None else "")
+    words = ["draftproof", "check", "--drafter", str(drafter)]
+    words += ["--target", str(target)] if target is not None else []
+    return shlex.join(words + (["--family", family] if family else []))
 
 
 def check_models(drafter: Model, target: Model | None, library: Library, family: str = "") -> Report:
-    """Check a drafter with a target; without one, with the target that the drafter declares, if it is at hand."""
+    """Check a drafter with a target; without one, with the target that the drafter declares."""
+    lacking: Finding | None = None
     if target is None:
         opened = open_side(drafter, "drafter", library)
         declared = "" if isinstance(opened, Finding) else declared_target(opened, library)
-        if declared and not isinstance(open_side(declared, "target", library), Finding):
-            target = declared
+        if declared:
+            other = open_side(declared, "target", library)
+            if isinstance(other, Finding):
+                lacking = replace(other, subject=f"declared target {other.subject}", level="unknown")
+            else:
+                target = declared
     case = examine(drafter, target, library, family=family)
-    return report(case, _subject(drafter, target), _rerun(drafter, target))
+    if lacking is not None:
+        case.source.append(lacking)
+    return report(case, _subject(drafter, target), _rerun(drafter, target, family))
 
 
 def check_pair_id(id: str, library: Library) -> Report:
     """Check the pair of an id, or of a TOML file."""
-    path = Path(id)
-    if path.suffix == ".toml":
-        if not path.is_file():
+    if id.endswith(".toml"):
+        path = Path(id)
+        if not path.exists():
             return _only("source", id, finding("SRC111", id, expected="a pair contract", observed="no such file"))
         pair, found = load(path, "pair", library)
     else:
         pair, found = library.get("pair", id)
+        path = library.files("pair").get(id, Path())
     if not isinstance(pair, Pair):
         return _only("contract", id, *found)
-    return check_pair(pair, library, rerun=f"draftproof check {id}")
+    return check_pair(pair, library, shlex.join(["draftproof", "check", id]), path.parent)
 
 
 # --- what is known ------------------------------------------------------------------------------------------------
@@ -429,17 +451,19 @@ def record(path: str, name: str, library: Library) -> tuple[dict[str, Any] | Non
             observed=visible(seen),
         )
         return None, _only("source", path, problem)
+    snapshot = (repo, revision) == snapshot_name(source)
+    origin = "a snapshot in a Hub cache" if snapshot else "a local folder; its name and commit were given by hand"
     checkpoint = Checkpoint(source, "drafter")
     contract, _ = recognise(library, checkpoint, "family")
     target, _ = (None, []) if contract else recognise(library, checkpoint, "target")
     table = checkpoint.table()
     keep = {d.encode(n) for d in target.dialects for n in target.tensors} if target else set(table.tensors)
-    found = [f for f in checkpoint.findings if f.level in ("error", "unknown")]
-    if not table.read or not checkpoint.configured:
+    found = [f for f in checkpoint.findings if f.level in ("error", "unknown")]  # reading the config comes first
+    if not table.read or checkpoint.config.broken or found:
         return None, _only("source", path, *(found or [unknown("TEN400", path, observed=table.basis)]))
     data = {
         "schema": RECORDING_SCHEMA, "repo": repo, "revision": revision, "provenance": "recorded", "normalised": False,
-        "read": {"date": date.today().isoformat(), "source": f"https://huggingface.co/{repo}/tree/{revision}"},
+        "read": {"date": date.today().isoformat(), "source": origin},
         "unknown": [], "respelled": [], "config": dict(checkpoint.config.data),
         "tensors": {
             "complete": len(keep & set(table.tensors)) == len(table.tensors), "count": len(table.tensors),

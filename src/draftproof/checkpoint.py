@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from draftproof.container import Header, Index, Tensor, check_shards, read_header, read_index
 from draftproof.dims import Absent, Known, Seen, Unknown
 from draftproof.findings import Finding, finding, unknown, visible
-from draftproof.hub import Source, unreadable
+from draftproof.hub import WEIGHTS, Source, unreadable
 from draftproof.strict import CONFIG_LIMIT, strict_json
 from draftproof.torchzip import read_torch_zip
 
@@ -29,46 +30,64 @@ def listed(names: Iterable[str], limit: int = LISTED) -> str:
 
 
 class Config:
-    """Look up config keys, dotted, without ever converting a value."""
+    """Look up config keys, dotted, without ever converting a value.
 
-    def __init__(
-        self,
-        data: Mapping[str, Any],
-        role: str,
-        *,
-        partial: bool = False,
-        unknown: Collection[str] = (),
-        respelled: Collection[str] = (),
-    ) -> None:
+    A key that a whole config does not have is Absent; one that was not published is Unknown. Of a config that could
+    not be read nothing is known, and its own finding says so.
+    """
+
+    def __init__(self, data: Mapping[str, Any], role: str, source: Source | None = None, *, broken: str = "") -> None:
         self.data = data
         self.role = role
-        self.partial = partial
-        self.unknown = frozenset(unknown)
-        self.respelled = frozenset(respelled)
+        self.broken = broken
+        self.partial = source is not None and source.provenance == "partial"
+        self.unknown = source.unknown if source else frozenset()
+        self.respelled = source.respelled if source else frozenset()
         self.nested: tuple[str, ...] = ()
 
+    def under(self, nested: tuple[str, ...]) -> Config:
+        """Return the same config, whose tables of these names are looked into first."""
+        other = copy(self)
+        other.nested = nested
+        return other
+
     def __call__(self, key: str) -> Seen:
-        """Return what the config says of a key: nested tables of the target contract come first."""
-        found: Seen = Absent(f"{self.role} config.json: {key}")
-        for path in (*(f"{table}.{key}" for table in self.nested), key):
+        """Return what the config says of a key; a nested table that names it, even as null, decides."""
+        for table in self.nested:
+            path = f"{table}.{key}"
             seen = self._at(path)
-            if not isinstance(seen, Absent):
+            if not isinstance(seen, Absent) or self._is_null(path):
                 return seen
-            found = seen
-        return found
+        return self._at(key)
 
     def _at(self, path: str) -> Seen:
         where = f"{self.role} config.json: {path}"
-        if path in self.unknown:
+        if self.broken:
+            return Unknown(self.broken, told=True)
+        if any(path == key or path.startswith(f"{key}.") for key in self.unknown):
             return Unknown(f"{path} was not published as it stands on disk")
         value: Any = self.data
         for part in path.split("."):
-            if not isinstance(value, Mapping) or part not in value:
+            if not isinstance(value, Mapping):
+                return Absent(where)
+            if part not in value:
                 return Unknown(f"{path} was not published") if self.partial else Absent(where)
             value = value[part]
         if path in self.respelled:
             where += ", renamed by the library that printed it"
-        return Absent(f"{where} is null") if value is None else Known(value, where)
+        return Absent(f"{where} is null") if value is None else Known(value, where, path)
+
+    def _is_null(self, path: str) -> bool:
+        value: Any = self.data
+        for part in path.split("."):
+            if not isinstance(value, Mapping) or part not in value:
+                return False
+            value = value[part]
+        return value is None
+
+    def is_null(self, key: str) -> bool:
+        """Tell whether a key is there and null."""
+        return any(self._is_null(path) for path in (*(f"{t}.{key}" for t in self.nested), key))
 
     def spellings(self, key: str) -> list[Known]:
         """Return every place that states a key: nested tables and the top level."""
@@ -154,36 +173,33 @@ class Checkpoint:
 
     @cached_property
     def config(self) -> Config:
-        """Return the config; an empty one of which nothing is known where it cannot be read."""
+        """Return the config; where it cannot be read one of which nothing is known, and the finding that says so."""
         source = self.source
-        if source.config is not None or not source.files:
-            if source.config is not None and not isinstance(source.config, Mapping):
+        if source.kind != "folder":
+            if source.config is None:
+                self.findings.append(unknown("CFG301", "config", expected="a config", observed="none was given"))
+            elif not isinstance(source.config, Mapping):
                 seen = type(source.config).__name__
                 self.findings.append(finding("CFG303", "config", expected="an object", observed=seen))
-                return self._no_config()
-            if source.config is None:
-                return self._no_config()
-            partial = source.provenance == "partial"
-            return Config(source.config, self.role, partial=partial, unknown=source.unknown, respelled=source.respelled)
-        if "config.json" not in source.files:
-            seen = f"{len(source.files)} files: {listed(source.files)}" if source.files else "an empty folder"
+            else:
+                return Config(source.config, self.role, source)
+            return Config({}, self.role, broken="there is no config")
+        seen = f"{len(source.files)} files: {listed(source.files)}" if source.files else "an empty folder"
+        if not any(n == "config.json" or n.endswith(WEIGHTS) for n in source.files):
+            expected = "config.json and safetensors files"
+            self.findings.append(finding("SRC114", source.name, expected=expected, observed=seen))
+        elif "config.json" not in source.files:
             self.findings.append(finding("CFG301", "config.json", expected="a file", observed=seen, where=source.label))
-            return self._no_config()
-        raw = source.take("config.json", CONFIG_LIMIT)
-        if isinstance(raw, Finding):
-            self.findings.append(raw)
-            return self._no_config()
-        data, found = parse_config(raw, source.label)
-        self.findings += found
-        return self._no_config() if data is None else Config(data, self.role)
-
-    def _no_config(self) -> Config:
-        return Config({}, self.role, partial=True)
-
-    @property
-    def configured(self) -> bool:
-        """Tell whether there is a config to speak of."""
-        return bool(self.config.data)
+        else:
+            raw = source.take("config.json", CONFIG_LIMIT)
+            if isinstance(raw, bytes):
+                data, found = parse_config(raw, source.label)
+                self.findings += found
+                if data is not None:
+                    return Config(data, self.role, source)
+            else:
+                self.findings.append(raw)
+        return Config({}, self.role, broken="config.json could not be read")
 
     def table(self, wanted: Collection[str] | None = None) -> Table:
         """Return the tensor table; with wanted, only those names are looked for, and the rest may not be read."""
@@ -194,13 +210,13 @@ class Checkpoint:
 
     def _table(self, wanted: frozenset[str] | None) -> Table:
         source = self.source
-        if source.files:
+        if source.kind == "folder":
             table, found = read_weights(source, wanted)
             self.findings += [f for f in found if f not in self.findings]
             return table
         if source.tensors is None:
             return Table(basis="no tensor table was published")
-        if source.provenance == "in memory":
+        if source.kind == "memory":
             tensors = {str(n): tensor_of(v) for n, v in source.tensors.items()}
             odd = [n for n, t in tensors.items() if t is None]
             if odd:
@@ -262,7 +278,11 @@ def read_weights(source: Source, wanted: frozenset[str] | None) -> tuple[Table, 
     files, where = source.files, source.label
     found: list[Finding] = []
     index: Index | None = None
-    index_name = next((n for n in sorted(files) if n.endswith(_INDEX)), "")
+    indexes = sorted((n for n in files if n.endswith(_INDEX)), key=lambda n: (n != f"model{_INDEX}", n))
+    index_name = indexes[0] if indexes else ""
+    if indexes[1:]:
+        seen = f"{len(indexes)}: {listed(indexes)}"
+        found.append(finding("IDX308", listed(indexes[1:]), expected="one index", observed=seen, where=where))
     if index_name:
         index, index_found = read_index(_reader(source, index_name), files[index_name], index_name, wanted=wanted)
         found += index_found
@@ -273,8 +293,8 @@ def read_weights(source: Source, wanted: frozenset[str] | None) -> tuple[Table, 
     if not chosen and not index:
         return _without_safetensors(source, found)
     if index is not None and wanted is not None:
-        holding = {index.weight_map[n] for n in wanted if n in index.weight_map}
-        chosen = [n for n in chosen if n in holding]
+        wanted = frozenset(n for n in wanted if n in index.weight_map)  # what it does not name no loader looks for
+        chosen = [n for n in chosen if n in {index.weight_map[n] for n in wanted}]
     table = _Gather(source, wanted, found)
     if index is not None:
         found += check_shards(index, ((n, table.header(n)) for n in chosen if n in files), files)
@@ -286,8 +306,9 @@ def read_weights(source: Source, wanted: frozenset[str] | None) -> tuple[Table, 
                 finding("IDX303", visible(name), expected="in one file", observed=" and ".join(both), where=where)
             )
     basis = f"{', '.join(table.failed)} cannot be read" if table.failed else ""
-    if index is not None and any(n not in files for n in index.shards) and wanted is None:
-        basis = "shards are missing"
+    lacking = [n for n in index.shards if n not in files] if index else []
+    if index and lacking and (wanted is None or any(index.weight_map[n] in lacking for n in wanted)):
+        basis = f"{listed(lacking)} not there"
     return Table(table.tensors, table.files, basis, wanted is None), found
 
 
@@ -307,7 +328,7 @@ class _Gather:
         torch = name.endswith(_TORCH)
         try:
             if size < 0:
-                raise FileNotFoundError(2, "a link to a file that is not there")
+                raise OSError(22, "a broken link, a folder or a pipe, not a plain file")
             read = _reader(self.source, name)
             header, found = read_torch_zip(read, size, name) if torch else read_header(read, size, name)
         except OSError as error:
@@ -412,7 +433,7 @@ def _without_safetensors(source: Source, found: list[Finding]) -> tuple[Table, l
         ), found
     foreign = [n for n in files if n.endswith(_OTHER)]
     if foreign:
-        found.append(finding("SRC116", listed(foreign), expected="safetensors", observed=listed(foreign), where=where))
+        found.append(unknown("SRC116", listed(foreign), expected="safetensors", observed=listed(foreign), where=where))
         return Table(basis="the weights are in another format"), found
     expected, seen = "*.safetensors", listed(files) or "nothing"
     found.append(unknown("SRC120", "weights", expected=expected, observed=seen, where=where))

@@ -94,6 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         text, code = _COMMANDS[args.command](args, top)
         return _deliver(text, args.output, top) or code
+    except KeyboardInterrupt:
+        return 130
     except BrokenPipeError:  # the reader went away: nothing to tell it
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -101,17 +103,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _deliver(text: str, output: str | None, top: argparse.ArgumentParser) -> int:
-    if output:
-        try:
-            Path(output).write_text(text, encoding="utf-8")
-        except OSError as error:
-            top.exit(2, f"draftproof: cannot write {output}: {error.strerror}\n")
-        return 0
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure:
-        reconfigure(errors="backslashreplace")
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    """Write the answer to a file or to the terminal; characters that it cannot show are escaped."""
+    try:
+        if output:
+            Path(output).write_text(text, encoding="utf-8", errors="backslashreplace")
+        elif sys.stdout is not None:
+            reconfigure = getattr(sys.stdout, "reconfigure", None)
+            if reconfigure:
+                reconfigure(errors="backslashreplace")
+            sys.stdout.write(text)
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        sys.stderr.write(ascii(f"draftproof: cannot write {output or 'the answer'}: {why}")[1:-1] + "\n")
+        return 2
     return 0
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,7 +21,7 @@ from itertools import pairwise
 from typing import Any
 
 MAX_LENGTH = 500  # characters of an expression
-MAX_DEPTH = 20  # nested operations
+MAX_DEPTH = 64  # nested operations; a sum of n terms is n deep
 MAX_VALUE = 2**63 - 1  # magnitude of every number, intermediate results included
 PREDICATES = ("increasing", "true_at")  # call form; count_true stands alone
 ELEMENT_NAMES = frozenset({"it", "i", "count_true"})
@@ -36,10 +37,11 @@ class ExprError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Hold a value and who says so: "drafter config.json: hidden_size"."""
+    """Hold a value and who says so: "drafter config.json: hidden_size"; key is the config key, if one says it."""
 
     value: Any
     witness: str
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ def parse(text: str) -> Expr:
         raise ExprError("expression is empty")
     if len(text) > MAX_LENGTH:
         raise ExprError(f"expression has {len(text)} characters; at most {MAX_LENGTH}")
+    if odd := re.search(r"[^A-Za-z0-9_.+\-*/()<>=!, \t\n]|(?<![\w.])\d+[A-Za-z_]", text):
+        raise ExprError(f"{odd[0]!r} is not part of the language, at column {odd.start() + 1}")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
@@ -176,10 +180,10 @@ def evaluate(expr: Expr, lookup: Lookup, elements: Sequence[Any] | None = None) 
     result: Any = True
     for index in range(len(elements)):
         one = _eval(expr.tree, lookup, elements, index)
-        if one is False:
-            return False
         if isinstance(one, Unknown):
             result = one
+        elif not _truth(one):
+            return False
     return result
 
 
@@ -209,11 +213,13 @@ def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index:
             return _number(_BINARY[type(op)](a, b))
         case ast.Compare(left=left, ops=ops, comparators=others):
             return _kleene(False, _links([left, *others], ops, sub))
-        case ast.Call(func=ast.Name(id="increasing"), args=[arg]):
-            row = [_eval(arg, lookup, elements, k) for k in range(len(elements or ()))]
+        case ast.Call(func=ast.Name(id="increasing" | "true_at" as name)) if elements is None:
+            raise ExprError(f"{name!r} has no meaning here")
+        case ast.Call(func=ast.Name(id="increasing"), args=[arg]) if elements is not None:
+            row = [_eval(arg, lookup, elements, k) for k in range(len(elements))]
             return _unknown(row) or all(a < b for a, b in pairwise(row))
-        case ast.Call(func=ast.Name(id="true_at"), args=[arg]):
-            return _true_at(arg, lookup, elements or ())
+        case ast.Call(func=ast.Name(id="true_at"), args=[arg]) if elements is not None:
+            return _true_at(arg, lookup, elements)
         case ast.Call(func=ast.Name(id=name), args=args):
             values = [sub(a) for a in args]
             if unknown := _unknown(values):
@@ -378,6 +384,10 @@ class Bindings:
             self._open.discard(name)
         return self._memo[name]
 
+    def believe(self, name: str, witness: Known) -> None:
+        """Bind a dim to what a stronger witness says; for what is bound later."""
+        self._memo[name] = witness
+
     def stated(self, name: str, side: str) -> Seen:
         """Return what one side's config states of a dim, without defaults."""
         dim = self.dims[name]
@@ -397,41 +407,43 @@ class Bindings:
             return unknown
         for other in known[1:]:
             if other.value != known[0].value:
-                self.disagreements.append(Disagreement(dim, known[0], other))
+                clash = Disagreement(dim, known[0], other)
+                if clash not in self.disagreements:
+                    self.disagreements.append(clash)
                 return Unknown(f"sources of {name} disagree", told=True)
         return known[0] if known else Absent(f"{side}: {', '.join(map(str, dim.sources.get(side, ())))}")
 
     def _bind(self, name: str) -> Seen:
         dim = self.dims.get(name)
         if dim is None:
-            return Unknown(f"{name} is not a dim", told=True)
+            return Unknown(f"{name} is not a dim")
         if dim.texts:
             return self._texts(dim)
-        found: Seen = Absent("no source is given")
-        for side in dim.sources:
-            if side not in self.sides:
-                continue
+        found: Seen = Absent(f"{name} has no source")
+        present = [side for side in dim.sources if side in self.sides]
+        if dim.sources and not present:
+            found = Unknown(f"no {' or '.join(dim.sources)} is given", told=True)
+        for side in present:
             one = self.stated(name, side)
-            if isinstance(one, Known):
-                if isinstance(found, Known) and found.value != one.value:
+            if isinstance(one, Known) and isinstance(found, Known):
+                if one.value != found.value:
                     self.disagreements.append(Disagreement(dim, found, one))
-                    if side == "target":
-                        found = one  # of the target, its own config is the truth
-                elif not isinstance(found, Known):
-                    found = one
-            elif isinstance(one, Unknown) and not isinstance(found, Known):
+                    found = one if side == "target" else found  # of itself the target's config is the truth
+            elif not isinstance(found, Known) and not (isinstance(found, Unknown) and isinstance(one, Absent)):
                 found = one
-        if isinstance(found, Absent) and dim.default is not None:
+        if dim.default is not None and (isinstance(found, Absent) or not present):
             try:
                 value = evaluate(dim.default, self)
             except ExprError as error:
                 return Unknown(f"default of {name}: {error}")
-            return (
-                value if isinstance(value, Unknown) else Known(value, f"default: {dim.default}; {found.where} not set")
-            )
+            return value if isinstance(value, Unknown) else Known(value, self._default_witness(dim, present))
         if not isinstance(found, Known) and name in self.extra:
             return self.extra[name]
         return found
+
+    def _default_witness(self, dim: Dim, present: Sequence[str]) -> str:
+        keys = [f"{side}: {', '.join(map(str, dim.sources[side]))}" for side in present]
+        return f"default: {dim.default}" + (f", without {'; '.join(keys)}" if keys else "")
 
     def _texts(self, dim: Dim) -> Seen:
         lookup = self.sides.get("drafter")
@@ -483,7 +495,7 @@ def read_source(source: Expr, lookup: Lookup) -> Seen:
     witness = witnesses[0] if witnesses else str(source)
     if not source.name and source.names:
         witness = witness.replace(next(iter(source.names)), str(source))
-    return value if isinstance(value, Unknown) else Known(value, witness)
+    return value if isinstance(value, Unknown) else Known(value, witness, source.name)
 
 
 def find_cycle(defaults: Mapping[str, Expr | None]) -> list[str]:

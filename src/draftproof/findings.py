@@ -70,7 +70,9 @@ def holds(code: str, subject: str, message: str = "", **parts: Any) -> Finding:
 def unknown(code: str, subject: str, message: str = "", **parts: Any) -> Finding:
     """Make the record of a check that could not be judged."""
     own = RULES[code].severity == "unknown"
-    return finding(code, subject, message or ("" if own else "could not be judged"), level="unknown", **parts)
+    return finding(
+        code, subject, message or ("" if own else f"not known whether {RULES[code].summary}"), level="unknown", **parts
+    )
 
 
 def verdict_of(findings: Iterable[Finding]) -> Verdict:
@@ -175,9 +177,8 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """Return fail if a rung fails, else unknown if one is unknown, else pass."""
-        verdicts = {s.verdict for s in self.sections}
-        return "fail" if "fail" in verdicts else "pass" if verdicts == {"pass"} else "unknown"
+        """Return fail if a check fails, else unknown if one could not be judged or none was made, else pass."""
+        return verdict_of(self.findings)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -189,8 +190,10 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of the one table: 0 holds, 1 does not, 2 broken contract, 4 not judged."""
-        if any(f.code.startswith("CON") and f.level == "error" for f in self.findings):
+        """Return the exit code: 0 holds, 1 does not, 2 wrong usage or broken contract, 4 not judged."""
+        if any(
+            f.level == "error" and not f.accepted and RULES[f.code].rung in ("contract", "usage") for f in self.findings
+        ):
             return EXIT_USAGE
         return self.plan.exit_code if self.plan else EXIT[self.verdict]
 
@@ -236,13 +239,17 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206
 
 def visible(text: object, limit: int = 200) -> str:
     """Escape control, direction and surrogate characters of foreign text, and cut it at limit characters."""
-    out = _UNSAFE.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", str(text))
+    try:
+        raw = str(text)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a list that holds itself
+        return f"a value of type {type(text).__name__} that cannot be written out"
+    out = _UNSAFE.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", raw)
     return out if len(out) <= limit else f"{out[:limit]}… ({len(out)} characters)"
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.75) -> str:
     """Return " (did you mean X?)" for the nearest known word, else nothing."""
     from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
 
-    match = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    match = get_close_matches(word, list(known), n=1, cutoff=cutoff)
     return f" (did you mean {match[0]!r}?)" if match else ""

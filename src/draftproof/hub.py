@@ -7,6 +7,7 @@ what cannot be read is a finding.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -14,13 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from draftproof.findings import Finding, finding, nearest, visible
+from draftproof.findings import Finding, finding, nearest, unknown, visible
 from draftproof.strict import CONFIG_LIMIT, strict_json
 
 PROVENANCES = ("recorded", "derived", "partial")
 RECORDING_SCHEMA = 1
 REPO = re.compile(r"[A-Za-z0-9][\w.\-]*(?:/[A-Za-z0-9][\w.\-]*)+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 _FOREIGN = (".gguf", ".onnx", ".ckpt", ".h5", ".msgpack", ".npz")
 
 
@@ -28,11 +30,12 @@ _FOREIGN = (".gguf", ".onnx", ".ckpt", ".h5", ".msgpack", ".npz")
 class Source:
     """Hold one model's files, or what was recorded of them.
 
-    ``files`` maps file names to sizes in bytes; ``read`` returns the bytes [start, stop) of one. A recording has
-    ``config`` and ``tensors`` instead of files.
+    Of a folder, ``files`` maps file names to sizes in bytes (-1: not a plain file) and ``read`` returns the bytes
+    [start, stop) of one. A recording, a config alone and a model in memory have ``config`` and ``tensors`` instead.
     """
 
     name: str
+    kind: str = "memory"  # folder, recording, config, memory
     files: Mapping[str, int] = field(default_factory=dict)
     read: Callable[[str, int, int], bytes] = lambda name, start, stop: b""
     folder: Path | None = None
@@ -56,6 +59,9 @@ class Source:
     def take(self, name: str, limit: int) -> bytes | Finding:
         """Read one small file whole; refuse more than limit bytes."""
         size = self.files[name]
+        if size < 0:
+            seen = "a broken link, a folder or a pipe"
+            return unknown("SRC113", visible(name), expected="a plain file", observed=seen, where=self.label)
         if size > limit:
             return finding(
                 "CFG311", name, expected=f"at most {limit} bytes", observed=f"{size} bytes", where=self.label
@@ -68,20 +74,22 @@ class Source:
 
 def unreadable(name: str, error: OSError, where: str) -> Finding:
     """Make the finding for a file that the operating system does not let us read."""
-    return finding(
+    return unknown(
         "SRC113", visible(name), expected="a readable file", observed=error.strerror or str(error), where=where
     )
 
 
 def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = None) -> Source | Finding:
     """Find what a spec names: a local folder, else a recording of ORG/NAME[@COMMIT]."""
-    path = Path(spec).expanduser()
     try:
+        path = Path(spec).expanduser()
         if path.is_dir():
             return open_folder(path, spec)
         if path.is_file():
             return _not_a_folder(path, spec)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        return unreadable(spec, error, spec)
+    except (ValueError, RuntimeError) as error:  # a NUL, an unknown ~user
         return finding("SRC117", visible(spec), expected="a folder, ORG/NAME or ORG/NAME@COMMIT", observed=str(error))
     repo, _, at = spec.partition("@")
     if spec.startswith((".", "/", "~")) or "\\" in spec or not REPO.fullmatch(repo):
@@ -89,18 +97,24 @@ def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = N
             code, expected = "SRC117", "a folder, ORG/NAME or ORG/NAME@COMMIT"
         else:
             code, expected = "SRC111", "a folder with config.json and weights"
-        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        if address := re.match(r"(?:hf|https?)://(?:[^/]*\.co/)?([\w.-]+/[\w.-]+)", spec):
+            help = f"write {address[1]}"
+            return finding("SRC117", visible(spec), expected="ORG/NAME", observed="an address", help=help)
+        try:
+            siblings = [p.name for p in path.parent.iterdir() if p.is_dir()]
+        except OSError:
+            siblings = []
         return finding(code, visible(spec), expected=expected, observed=f"nothing there{nearest(path.name, siblings)}")
     at = at or revision or ""
     if at and not COMMIT.fullmatch(at):
-        help = "a branch moves; give the commit that the repo's history shows"
+        help = "give the whole commit, as the repo's history shows it; a branch moves"
         return finding("SRC117", visible(spec), expected="40 hex digits after @", observed=visible(at), help=help)
     return _open_recorded(repo, at, recordings)
 
 
 def _not_a_folder(path: Path, spec: str) -> Finding:
     if path.suffix.lower() in _FOREIGN:
-        return finding("SRC116", visible(spec), expected="a safetensors checkpoint", observed=f"a {path.suffix} file")
+        return unknown("SRC116", visible(spec), expected="a safetensors checkpoint", observed=f"a {path.suffix} file")
     help = f"give its folder: {path.parent}"
     return finding("SRC117", visible(spec), expected="a folder", observed="a file", help=help)
 
@@ -114,11 +128,13 @@ def open_folder(path: Path, name: str) -> Source:
                 files[entry.name] = entry.stat().st_size
             elif entry.is_symlink():
                 files[entry.name] = -1  # a dangling link: it is named, and reading it says why it cannot be
+            elif not entry.is_dir() or entry.name.endswith(WEIGHTS) or entry.name == "config.json":
+                files[entry.name] = -1  # a pipe, a socket, a folder where a file should be
         except OSError:
             files[entry.name] = -1
     snapshot = path.resolve()
     revision = snapshot.name if snapshot.parent.name == "snapshots" and COMMIT.fullmatch(snapshot.name) else None
-    source = Source(str(name), files, folder=path, revision=revision)
+    source = Source(str(name), "folder", files, folder=path, revision=revision)
 
     def read(file: str, start: int, stop: int) -> bytes:
         with open(path / file, "rb") as stream:
@@ -131,9 +147,25 @@ def open_folder(path: Path, name: str) -> Source:
     return source
 
 
-def in_memory(name: str, config: Mapping[str, Any] | None, tensors: Mapping[str, Any] | None) -> Source:
-    """Make a source of a config and a mapping of tensor names to (dtype, shape)."""
-    return Source(name, provenance="in memory", config=config, tensors=tensors)
+def in_memory(name: str, config: Any, tensors: Any) -> Source | Finding:
+    """Make a source of a config and a mapping of tensor names to tensors, or to (dtype, shape)."""
+    plain: Any = None
+    if config is not None:
+        try:  # as it would stand in a config.json: tuples are lists, NaN stays
+            plain = json.loads(json.dumps(config, default=_named_type))
+        except (TypeError, ValueError, RecursionError) as error:
+            return finding("CFG302", f"{name}: config", expected="what JSON can hold", observed=visible(error))
+    if tensors is not None and not isinstance(tensors, Mapping):
+        seen = type(tensors).__name__
+        return finding("SRC117", f"{name}: tensors", expected="a mapping of names to tensors", observed=seen)
+    return Source(name, "memory", provenance="in memory", config=plain, tensors=tensors)
+
+
+def _named_type(value: Any) -> str:
+    """Write a dtype as its name; refuse other objects."""
+    if type(value).__name__ == "dtype":
+        return str(value).rpartition(".")[2]
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 # --- recordings ---------------------------------------------------------------------------------------------------
@@ -155,12 +187,13 @@ def recorded_repos(recordings: tuple[Path, ...]) -> dict[str, Path]:
 
 def _open_recorded(repo: str, at: str, recordings: tuple[Path, ...]) -> Source | Finding:
     stem = repo.replace("/", "--")
-    paths = [p for root in recordings for p in sorted(root.glob("*.json")) if p.stem.rpartition("@")[0] == stem]
+    named = [p for root in recordings for p in sorted(root.glob(f"{stem}@*.json"))]
+    paths = [p for p in named if not isinstance(s := read_recording(p), Source) or s.name == repo]
     if not paths:
         known = sorted(recorded_repos(recordings))
         help = f"download it and give its folder: hf download {repo} --local-dir DIR; then use DIR in place of {repo}"
         seen = f"no folder and no recording{nearest(repo, known)}"
-        return finding("SRC112", visible(repo), expected="a local folder or a recorded model", observed=seen, help=help)
+        return unknown("SRC112", visible(repo), expected="a local folder or a recorded model", observed=seen, help=help)
     exact = [p for p in paths if at and p.stem.endswith(f"@{at[:8]}")]
     path = (exact or sorted(paths, key=lambda p: p.stem.endswith("@unknown")))[0]
     source = read_recording(path)
@@ -170,19 +203,29 @@ def _open_recorded(repo: str, at: str, recordings: tuple[Path, ...]) -> Source |
     return source
 
 
+def read_plain(path: Path, limit: int) -> bytes | Finding:
+    """Read a plain file of at most limit bytes; never waits for a pipe or a device."""
+    try:
+        if not path.is_file() and path.exists():
+            raise OSError(22, "not a plain file")
+        with open(path, "rb") as stream:
+            raw = stream.read(limit + 1)
+    except OSError as error:
+        return unreadable(str(path), error, str(path))
+    if len(raw) > limit:
+        return unknown("SRC113", str(path), expected=f"at most {limit} bytes", observed="more", where=str(path))
+    return raw
+
+
 def read_recording(path: Path) -> Source | Finding:
     """Read a recording, strictly; what is wrong with it is one finding."""
 
     def bad(expected: str, observed: str) -> Finding:
-        return finding("SRC115", path.name, expected=expected, observed=visible(observed), where=str(path))
+        return unknown("SRC115", path.name, expected=expected, observed=visible(observed), where=str(path))
 
-    try:
-        size = path.stat().st_size
-        if size > CONFIG_LIMIT:
-            return bad(f"at most {CONFIG_LIMIT} bytes", f"{size} bytes")
-        raw = path.read_bytes()
-    except OSError as error:
-        return unreadable(path.name, error, str(path))
+    raw = read_plain(path, CONFIG_LIMIT)
+    if isinstance(raw, Finding):
+        return raw
     data, faults = strict_json(raw)
     if faults:
         return bad("strict JSON", f"{faults[0].text}: {faults[0].where}")
@@ -209,10 +252,13 @@ def read_recording(path: Path) -> Source | Finding:
         return bad("a commit, for a recorded one", "revision null")
     if revision is not None and not (isinstance(revision, str) and COMMIT.fullmatch(revision)):
         return bad("revision: 40 hex digits or null", f"{revision!r}")
+    if problem := _bad_tensors(data.get("tensors")):
+        return bad(*problem)
     if path.name != recording_name(data["repo"], revision):
         return bad(f"the file name {recording_name(data['repo'], revision)}", path.name)
     return Source(
         data["repo"],
+        "recording",
         revision=revision,
         provenance=data["provenance"],
         normalised=data["normalised"],
@@ -223,6 +269,25 @@ def read_recording(path: Path) -> Source | Finding:
         tensors=data.get("tensors"),
         bytes_read=len(raw),
     )
+
+
+def _bad_tensors(tensors: Any) -> tuple[str, str] | None:
+    """Return what is expected and seen where a recorded tensor table is not well formed; null is no table."""
+    if tensors is None:
+        return None
+    if not isinstance(tensors, dict) or type(tensors.get("complete")) is not bool:
+        return "tensors: an object with complete: true or false, or null", f"{tensors!r}"
+    for key in ("count", "parameters"):
+        if tensors.get(key) is not None and type(tensors[key]) is not int:
+            return f"tensors.{key}: an integer or null", f"{tensors[key]!r}"
+    named = tensors.get("named")
+    if not isinstance(named, dict):
+        return "tensors.named: an object", f"{named!r}"
+    for name, row in named.items():
+        good = isinstance(row, list) and len(row) == 2 and isinstance(row[0], str) and isinstance(row[1], list)
+        if not good or not all(type(n) is int and 0 <= n < 2**63 for n in row[1]):
+            return f"tensors.named.{visible(name)}: [dtype, [sizes]]", f"{row!r}"
+    return None
 
 
 def snapshot_name(source: Source) -> tuple[str, str | None]:

@@ -7,10 +7,10 @@ Schema for editors is generated from it. Nothing in a contract is code.
 from __future__ import annotations
 
 import re
+import stat
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,11 @@ from draftproof.findings import Finding, finding, nearest, visible
 SCHEMA = 1
 MAX_BYTES = 1_000_000
 MAX_NESTING = 32  # brackets
+MAX_VALUES = 50_000  # of a file
+MAX_PARTS = 16  # of a dotted key
+MAX_BARE = 1000  # characters outside quotes, as of a number
+MAX_FOUND = 100  # findings of a file
+MAX_INT = 2**63 - 1  # TOML's own
 
 Where = tuple[str | int, ...]  # the path of a value inside a file
 
@@ -31,7 +36,7 @@ Where = tuple[str | int, ...]  # the path of a value inside a file
 class Spec:
     """Declare one value of the language: what may stand there, and what it means."""
 
-    kind: str  # str, int, bool, any, expr, range, list, map, table
+    kind: str  # str, int, number, bool, expr, range, list, map, table
     doc: str = ""
     required: bool = False
     of: Spec | None = None  # items of a list, values of a map
@@ -39,6 +44,9 @@ class Spec:
     pattern: str = ""
     choices: tuple[str, ...] = ()
     one_or_many: bool = False  # a list of one may be written without brackets
+    least: int = 0  # items of a list
+    above: float | None = None  # a number must be greater
+    most: float | None = None  # the greatest number
 
 
 def _s(doc: str = "", **more: Any) -> Spec:
@@ -53,19 +61,30 @@ def _map(of: Spec, doc: str = "", pattern: str = "", required: bool = False) -> 
     return Spec("map", doc, required, of=of, pattern=pattern)
 
 
-def _list(of: Spec, doc: str = "", one: bool = False, required: bool = False) -> Spec:
-    return Spec("list", doc, required, of=of, one_or_many=one)
+def _list(of: Spec, doc: str = "", one: bool = False, required: bool = False, least: int = 0) -> Spec:
+    return Spec("list", doc, required, of=of, one_or_many=one, least=least)
+
+
+def _parts(doc: str, **parts: str) -> Spec:
+    """Declare a table whose every part is given, or listed in none; the values are names."""
+    names = tuple(part.rstrip("_") for part in parts)
+    none = _list(_s(choices=names), "the parts that there are none of; every other must be given")
+    return _table(doc, none=none, **{part: _s(text) for part, text in parts.items()})
 
 
 ID = r"[a-z0-9][a-z0-9._\-]*"
-REPO = r"[A-Za-z0-9][\w.\-]*/[A-Za-z0-9][\w.\-]*"
-NAME = r"[a-z_]\w*(\.[a-z_]\w*)*"  # of a dim
+REPO = r"[A-Za-z0-9][A-Za-z0-9_.\-]*/[A-Za-z0-9][A-Za-z0-9_.\-]*"
+NAME = r"[a-z_][A-Za-z0-9_]*(\.[a-z_][A-Za-z0-9_]*)*"  # of a dim
 EXPR = Spec("expr", "an expression over dims")
 BOOL = Spec("bool")
-INT = Spec("int")
 LEVEL = _s("how bad a breach is", choices=("error", "warning", "info"))
 CODE = _s("a rule's code; a trailing * stands for all that begin so", pattern=r"[A-Z]+\d*\*?")
 SOURCED = "where the fact was read"
+DTYPE_SETS = {"float": ("BF16", "F16", "F32"), "index": ("I64", "I32")}  # names that stand for several dtypes
+DTYPES = (
+    *("BOOL", "F4", "F6_E2M3", "F6_E3M2", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"),
+    *("I16", "U16", "F16", "BF16", "I32", "U32", "F32", "C64", "F64", "I64", "U64"),
+)  # those of the safetensors format
 
 _DIM = _table(
     drafter=_list(EXPR, "the drafter's config keys that state it", one=True),
@@ -78,7 +97,7 @@ _DIM = _table(
 )
 _TENSOR = _table(
     shape=_list(EXPR, "one expression an axis", required=True),
-    dtype=_list(_s(), "allowed dtypes, or the name of a set: float, index", one=True),
+    dtype=_list(_s(choices=(*DTYPE_SETS, *DTYPES)), "allowed dtypes, or a set: float, index", one=True, least=1),
     presence=_s(choices=("required", "optional", "forbidden")),
     when=Spec("expr", "the rule applies where this holds"),
     otherwise=_s("what the tensor is where `when` does not hold", choices=("forbidden", "optional")),
@@ -89,10 +108,10 @@ _TENSOR = _table(
     misfit=_s("the code to report where it fits its own config but not the target", pattern=r"[A-Z]+\d+"),
 )
 _KEY = _table(
-    type_=_s("the JSON type", choices=("int", "float", "bool", "str", "list", "object")),
+    type_=_s("the JSON type", choices=("int", "float", "bool", "str", "list", "ints", "texts", "object")),
     required=BOOL,
     check=Spec("expr", "must hold; `it` is the value, or each element of a list"),
-    one_of=_list(_s()),
+    one_of=_list(_s(), "allowed texts; of a list, each item"),
     when=Spec("expr", "the rule applies where this holds"),
     severity=LEVEL,
     code=_s("the code of a breach, instead of CFG307", pattern=r"[A-Z]+\d+"),
@@ -107,6 +126,7 @@ _DIALECT = _table(
 _DETECT = _table(
     "how the contract recognises a checkpoint",
     any_architecture=_list(_s()),
+    plain_architecture=_list(_s("one that the family shares with ordinary models, and so proves nothing")),
     any_model_type=_list(_s()),
     any_tensor=_list(_s("a name on disk; * stands for anything")),
     any_config=_list(_s("a config key")),
@@ -114,21 +134,46 @@ _DETECT = _table(
     no_tensor=_list(_s("a name on disk that rules it out")),
 )
 _CONVENTION = _table(
-    default=_list(EXPR, "the layers captured when none are named", required=True),
+    default=_list(EXPR, "the layers captured when none are named", required=True, least=1),
     low=Spec("expr", "smallest id", required=True),
     high=Spec("expr", "largest id", required=True),
     offset=Spec("int", "add it to an id to get the boundary: b is the input of layer b", required=True),
 )
 _MODEL = r"(" + REPO + r")|(\.{0,2}/.*)"
-_FACT = _table(value=Spec("any", required=True), source=_s(SOURCED, required=True))
+
+
+def _fact(doc: str, value: Spec) -> Spec:
+    return _table(doc, value=replace(value, required=True), source=_s(SOURCED, required=True))
+
+
 FACTS = {
-    "trained_on": _FACT,  # ORG/NAME of the target whose hidden states it was trained on
-    "aux_convention": _FACT,  # a convention of the family
-    "aux_layers": _FACT,  # ids, in that convention
-    "trained_context": _FACT,  # tokens
-    "partial_rotary_factor": _FACT,
+    "trained_on": _fact("the target whose hidden states it was trained on", _s("ORG/NAME", pattern=REPO)),
+    "aux_convention": _fact("the convention of its aux layer ids", _s("a convention of the family", pattern=NAME)),
+    "aux_layers": _fact("the layers it was trained on, in that convention", _list(Spec("int"), least=1)),
+    "trained_context": _fact("the length it was trained at", Spec("int", "tokens", above=0)),
+    "partial_rotary_factor": _fact("the factor it was trained with", Spec("number", above=0, most=1)),
 }
-_ACCEPT = _list(_table(code=Spec("str", CODE.doc, True, pattern=CODE.pattern), because=_s("why", required=True)))
+_ACCEPT = _list(
+    _table(
+        code=_s(CODE.doc, required=True, pattern=CODE.pattern),
+        because=_s("why", required=True),
+        subject=_s("a glob over what the finding is about; without it, everything"),
+    )
+)
+_KEYS: Mapping[str, Any] = dict(  # noqa: C408
+    special=_list(_s(), "ids of special tokens"),
+    eps=_list(_s(), "epsilon of the norms"),
+    dtype=_list(_s(), "dtype of the weights"),
+    quantisation=_list(_s(), "tables that declare a quantisation"),
+    rope=_table(
+        "the rotary embedding",
+        theta=_list(_s(), required=True),
+        tables=_list(_s(), "tables that hold its scaling", required=True),
+        partial=_list(_s(), "the rotated part of a head", required=True),
+        interleaved=_list(_s(), required=True),
+    ),
+)
+_READ = "config keys that are compared between drafter and target; [] for none"
 _SHARED: Mapping[str, Any] = dict(  # noqa: C408
     title=_s(required=True),
     source=_s(SOURCED, required=True),
@@ -144,29 +189,32 @@ KINDS: Mapping[str, Spec] = {
     "family": _table(
         "a drafter family",
         **_SHARED,
-        roles=_table(
+        roles=_parts(
             "which canonical tensor plays which part",
-            fusion=_s(),
-            embedding=_s(),
-            head=_s(),
-            map_=_s("draft id -> target id, as offsets"),
-            mask=_s("target id -> is it in the draft vocabulary"),
+            fusion="",
+            embedding="",
+            head="",
+            map_="draft id -> target id, as offsets",
+            mask="target id -> is it in the draft vocabulary",
         ),
-        sizes=_table(
+        sizes=_parts(
             "which dim plays which part",
-            hidden=_s(),
-            target_hidden=_s(),
-            draft_vocab=_s(),
-            target_vocab=_s(),
-            layers=_s(),
-            target_layers=_s(),
-            aux=_s(),
-            context=_s(),
-            target_context=_s(),
+            hidden="",
+            target_hidden="",
+            draft_vocab="",
+            target_vocab="",
+            layers="",
+            target_layers="",
+            aux="",
+            context="",
+            target_context="",
+            tied="the head is the embedding",
+            use_aux="whether target layers are captured at all",
         ),
+        keys=_table(_READ, **_KEYS, verifier=_list(_s(), "the declared target")),
         aux=_table(
             "the captured target layers",
-            keys=_list(_s(), "config keys that name them, in the order they are looked up", required=True),
+            keys=_list(_s(), "config keys that name them, in the order they are looked up", required=True, least=1),
             conventions=_map(_CONVENTION, required=True),
         ),
         rope=_table(rotary=Spec("expr", "rotated dims of a head"), interleaved=BOOL),
@@ -177,8 +225,9 @@ KINDS: Mapping[str, Spec] = {
         "a target architecture",
         **_SHARED,
         nested=_list(_s(), "config tables to look into first, before the top level", one=True),
-        sizes=_table(hidden=_s(), vocab=_s(), layers=_s(), context=_s()),
-        roles=_table(embedding=_s(), head=_s(), norm=_s()),
+        sizes=_parts("which dim plays which part", hidden="", vocab="", layers="", context=""),
+        roles=_parts("which canonical tensor plays which part", embedding="", head="", norm=""),
+        keys=_table(_READ, **_KEYS),
         rope=_table(rotary=EXPR, interleaved=BOOL),
     ),
     "pair": _table(
@@ -226,27 +275,40 @@ FOLDERS = {"family": "families", "target": "targets", "pair": "pairs", "model": 
 
 
 class Problems:
-    """Collect the errors of one file, each with its line."""
+    """Collect the errors of one file, each with its line; what a parent wrote has the parent's file and line."""
 
-    def __init__(self, label: str, text: str) -> None:
+    def __init__(self, label: str, lines: Mapping[Where, int] | None = None, parent: Problems | None = None) -> None:
         self.label = label
-        self.text = text
+        self.lines = lines or {(): 1}  # path of every value -> its line
+        self.parent = parent
         self.found: list[Finding] = []
-
-    @cached_property
-    def lines(self) -> dict[Where, int]:
-        """Map the path of every key to its line."""
-        return _line_numbers(self.text)
+        self.more = 0  # beyond MAX_FOUND
 
     def line(self, path: Where) -> str:
-        """Return file:line of the nearest enclosing key."""
-        while path and path not in self.lines:
+        """Return file:line of a value, or of the nearest that encloses it; tables merge entry by entry."""
+        if self.parent and path[:2] not in self.lines and path[:2] in self.parent.lines:
+            return self.parent.line(path)
+        while path not in self.lines:
             path = path[:-1]
-        return f"{self.label}:{self.lines.get(path, 1)}"
+        return f"{self.label}:{self.lines[path]}"
 
-    def add(self, code: str, path: Where, **parts: Any) -> None:
-        """Add a finding about the value at a path."""
-        self.found.append(finding(code, _show(path), contract=self.line(path), **parts))
+    def add(
+        self, code: str, path: Where, observed: object = "", near: tuple[str, Collection[str]] = ("", ()), **parts: Any
+    ) -> None:
+        """Add a finding about the value at a path; near names a word and the known words it may have meant."""
+        if len(self.found) >= MAX_FOUND:
+            self.more += 1
+            return
+        seen = (visible(observed) if observed != "" else visible(near[0])) + (
+            nearest(near[0], near[1]) if 0 < len(near[0]) <= 100 else ""
+        )
+        self.found.append(finding(code, _show(path), observed=seen, contract=self.line(path), **parts))
+
+    def all(self) -> tuple[Finding, ...]:
+        """Return what was found, and how many more there are."""
+        if not self.more:
+            return tuple(self.found)
+        return (*self.found, replace(self.found[-1], subject="(file)", message=f"and {self.more} more findings"))
 
 
 def _show(path: Where) -> str:
@@ -259,59 +321,71 @@ def _show(path: Where) -> str:
     return out or "(file)"
 
 
-_JSON_TYPES = {str: "text", int: "an integer", float: "a float", bool: "true or false", list: "a list", dict: "a table"}
-_WANTED = {"str": str, "int": int, "bool": bool, "expr": str, "range": str, "list": list, "map": dict, "table": dict}
+_TYPES = {str: "text", int: "an integer", float: "a float", bool: "true or false", list: "a list", dict: "a table"}
+_WANTED: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), _TYPES[int]),
+    "number": ((int, float), "a number"),
+    "bool": ((bool,), _TYPES[bool]),
+    "expr": ((str, int, bool), "an expression"),  # 3 may be written for "3"
+    "list": ((list,), _TYPES[list]),
+    "map": ((dict,), _TYPES[dict]),
+    "table": ((dict,), _TYPES[dict]),
+}
 _RANGE = re.compile(r"\s*i\s+in\s+(.+?)\s*\.\.\s*(.+?)\s*")
 
 
 def read_value(spec: Spec, value: Any, path: Where, out: Problems) -> Any:
-    """Return a value parsed as its spec says, or None after adding what is wrong with it."""
+    """Return a value parsed as its spec says; what is wrong is added, and None stands in its place."""
     if spec.one_or_many and not isinstance(value, list):
         value = [value]
-    wanted = _WANTED.get(spec.kind)
-    literal = spec.kind == "expr" and type(value) in (int, bool)  # 3 may be written for "3"
-    if wanted and type(value) is not wanted and not literal:
-        seen = _JSON_TYPES.get(type(value), type(value).__name__)
-        out.add("CON104", path, expected=_JSON_TYPES[wanted], observed=f"{visible(value, 80)} ({seen})")
+    types, name = _WANTED.get(spec.kind, ((str,), _TYPES[str]))
+    if type(value) not in types:
+        out.add(
+            "CON104", path, f"{visible(value, 80)} ({_TYPES.get(type(value), type(value).__name__)})", expected=name
+        )
         return None
+    if type(value) is int and abs(value) > MAX_INT:
+        out.add("CON104", path, f"an integer of {value.bit_length()} bits", expected="a 64-bit integer")
+        return None
+    assert spec.of or spec.kind not in ("list", "map")
     match spec.kind:
-        case "str":
-            if spec.choices and value not in spec.choices:
-                hint = f"{visible(value)}{nearest(value, spec.choices)}"
-                out.add("CON104", path, expected=f"one of {', '.join(spec.choices)}", observed=hint)
-            elif spec.pattern and not re.fullmatch(spec.pattern, value):
-                out.add("CON104", path, expected=spec.doc or f"text like {spec.pattern}", observed=visible(value))
+        case "str" if spec.choices and value not in spec.choices:
+            out.add("CON104", path, near=(value, spec.choices), expected=f"one of {', '.join(spec.choices)}")
+            return None
+        case "str" if spec.pattern and not re.fullmatch(spec.pattern, value):
+            out.add("CON104", path, value, expected=spec.doc or f"text like {spec.pattern}")
+            return None
+        case "int" | "number" if not (spec.above is None or value > spec.above) or not value <= (spec.most or MAX_INT):
+            most = f", at most {spec.most}" if spec.most else ""
+            out.add("CON104", path, value, expected=f"{name} above {spec.above}{most}")
+            return None
         case "expr":
             return _expr(str(value).lower() if type(value) is bool else str(value), path, out)
         case "range":
             found = _RANGE.fullmatch(value)
+            ends = [_expr(end, path, out) for end in found.groups()] if found else []
             if not found:
-                out.add("CON106", path, expected="i in a..b", observed=visible(value))
-                return None
-            ends = [_expr(end, path, out) for end in found.groups()]
-            return tuple(ends) if all(ends) else None
+                out.add("CON106", path, value, expected="i in a..b")
+            return tuple(ends) if ends and all(ends) else None
         case "list":
-            assert spec.of
-            items = [read_value(spec.of, item, (*path, n), out) for n, item in enumerate(value)]
-            return tuple(i for i in items if i is not None)
+            if len(value) < spec.least:
+                out.add("CON104", path, "none", expected=f"at least {spec.least} item")
+                return None
+            return tuple(read_value(spec.of, item, (*path, n), out) for n, item in enumerate(value))  # type: ignore[arg-type]
         case "map":
-            assert spec.of
             for key in value:
                 if spec.pattern and not re.fullmatch(spec.pattern, key):
-                    out.add("CON103", (*path, key), expected=f"a name like {spec.pattern}", observed=visible(key))
-            return {k: r for k, v in value.items() if (r := read_value(spec.of, v, (*path, k), out)) is not None}
+                    out.add("CON103", (*path, key), key, expected=f"a name like {spec.pattern}")
+            return {k: read_value(spec.of, v, (*path, k), out) for k, v in value.items()}  # type: ignore[arg-type]
         case "table":
             for key in value:
                 if key not in spec.fields:
-                    expected = f"one of {', '.join(spec.fields)}"
-                    out.add(
-                        "CON103", (*path, key), expected=expected, observed=visible(key) + nearest(key, spec.fields)
-                    )
+                    near = (key, [f for f in spec.fields if f not in value])
+                    out.add("CON103", (*path, key), near=near, expected=f"one of {', '.join(spec.fields)}")
             for key, sub in spec.fields.items():
                 if sub.required and key not in value:
-                    out.add("CON105", (*path, key), expected=f"{key}: {sub.doc or sub.kind}", observed="nothing")
-            known = {k: v for k, v in value.items() if k in spec.fields}
-            return {k: r for k, v in known.items() if (r := read_value(spec.fields[k], v, (*path, k), out)) is not None}
+                    out.add("CON105", (*path, key), "nothing", expected=f"{key}: {sub.doc or sub.kind}")
+            return {k: read_value(spec.fields[k], v, (*path, k), out) for k, v in value.items() if k in spec.fields}
     return value
 
 
@@ -319,9 +393,7 @@ def _expr(text: str, path: Where, out: Problems) -> Expr | None:
     try:
         return parse(text)
     except ExprError as error:
-        out.add(
-            "CON106", path, expected="an expression of the contract language", observed=visible(text), note=str(error)
-        )
+        out.add("CON106", path, text, expected="an expression of the contract language", note=visible(error))
         return None
 
 
@@ -344,8 +416,10 @@ def _schema(spec: Spec) -> dict[str, Any]:
     match spec.kind:
         case "str" | "range":
             out["type"] = "string"
-        case "int":
-            out["type"] = "integer"
+        case "int" | "number":
+            out["type"] = "integer" if spec.kind == "int" else "number"
+            out |= {} if spec.above is None else {"exclusiveMinimum": spec.above}
+            out |= {} if spec.most is None else {"maximum": spec.most}
         case "bool":
             out["type"] = "boolean"
         case "expr":
@@ -353,11 +427,8 @@ def _schema(spec: Spec) -> dict[str, Any]:
         case "list":
             assert spec.of
             items = _schema(spec.of)
-            out |= (
-                {"anyOf": [items, {"type": "array", "items": items}]}
-                if spec.one_or_many
-                else {"type": "array", "items": items}
-            )
+            many = {"type": "array", "items": items} | ({"minItems": spec.least} if spec.least else {})
+            out |= {"anyOf": [items, many]} if spec.one_or_many else many
         case "map":
             assert spec.of
             values = _schema(spec.of)
@@ -379,78 +450,138 @@ def _schema(spec: Spec) -> dict[str, Any]:
     return out
 
 
-_HEADER = re.compile(r"\s*(\[\[?)\s*(.+?)\s*\]\]?\s*(?:#.*)?$")
-_KEY_LINE = re.compile(
-    r"""\s*((?:"[^"\n]*"|'[^'\n]*'|[A-Za-z0-9_-]+)(?:\s*\.\s*(?:"[^"\n]*"|'[^'\n]*'|[A-Za-z0-9_-]+))*)\s*="""
+# --- files --------------------------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(
+    r"""(?P<newline>\n) | (?:[ \t\r]|\#[^\n]*)+
+    | (?P<text> \"{3}(?:\\.|[^\\])*?(?:\"{3,5}|\Z) | '{3}.*?(?:'{3,5}|\Z) | "(?:[^"\\\n]|\\[^\n])*"? | '[^'\n]*'? )
+    | (?P<mark>[\[\]{}=,.]) | (?P<bare>[^\s\[\]{}=,.\#"']+)""",
+    re.VERBOSE | re.DOTALL,
 )
-_KEY_PART = re.compile(r"""\s*(?:"([^"\n]*)"|'([^'\n]*)'|([A-Za-z0-9_-]+))\s*\.?""")
 
 
-def _line_numbers(text: str) -> dict[Where, int]:
-    """Map key paths to 1-based lines by a scan of headers, keys and list items; inline tables share their line."""
-    lines: dict[Where, int] = {}
+def scan(text: str) -> tuple[dict[Where, int], str]:
+    """Map the path of every value of a TOML text to the line where it starts; returns also the bound it breaks, or "".
+
+    One pass over the tokens with a stack of open brackets. It never fails: where a text is not valid TOML, the lines
+    after the mistake are worth nothing.
+    """
+    lines: dict[Where, int] = {(): 1}
+    rows: dict[Where, int] = {}  # array of tables -> how many so far
+    stack: list[tuple[Where, int]] = []  # of each open bracket, the path and the item's index; -1 in an inline table
     table: Where = ()
-    open_list: Where | None = None
-    items = 0
-    for number, line in enumerate(text.splitlines(), 1):
-        if open_list is not None:
-            if line.lstrip()[:1] in "{\"'":
-                lines[(*open_list, items)] = number
-                items += 1
-            if line.strip().startswith("]"):
-                open_list = None
-        elif found := _HEADER.match(line):
-            table = _parts(found[2])
-            if found[1] == "[[":
-                table = (*table, sum(1 for p in lines if p[:-1] == table and isinstance(p[-1], int)))
-            lines[table] = number
-            lines.setdefault(table[:1], number)
-        elif found := _KEY_LINE.match(line):
-            path = (*table, *_parts(found[1]))
-            lines[path] = number
-            for inner in re.finditer(r"[{,]\s*([A-Za-z0-9_-]+)\s*=", line[found.end() :]):
-                lines.setdefault((*path, inner[1]), number)
-            if line[found.end() :].split("#")[0].strip() == "[":
-                open_list, items = path, 0
-    return lines
+    path: Where = ()
+    key: list[str] = []
+    line, header, state, bound = 1, 0, "key", ""  # state: what comes next, a key, a value, or "done" after one
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup
+        if kind is None:  # blanks
+            continue
+        token = match[0]
+        if kind == "newline":
+            line += 1
+            if not stack:
+                key, header, state = [], 0, "key"
+        elif kind != "mark" and state == "key":
+            key.append(_unquoted(token))
+            bound = f"at most {MAX_PARTS} parts in a key" if len(key) > MAX_PARTS else ""
+        elif (kind != "mark" or token in "[{") and state == "value":
+            if stack and stack[-1][1] >= 0:
+                path = (*stack[-1][0], stack[-1][1])
+                lines[path] = line
+                bound = f"at most {MAX_VALUES} values" if len(lines) > MAX_VALUES else ""
+            key, state = [], "key" if token == "{" else "value" if token == "[" else "done"
+            if kind == "mark":
+                stack.append((path, 0 if token == "[" else -1))
+                bound = f"at most {MAX_NESTING} nested brackets" if len(stack) > MAX_NESTING else bound
+        elif token == "[" and not stack and not key:
+            header += 1
+        elif token == "]" and header and key:
+            table = _header(key, header > 1, line, lines, rows)
+            key, state = [], "done"
+        elif token == "=" and state == "key":
+            base = stack[-1][0] if stack else table
+            path = (*base, *key)
+            for n in range(len(base) + 1, len(path) + 1):
+                lines.setdefault(path[:n], line)
+            state = "value"
+            bound = f"at most {MAX_VALUES} values" if len(lines) > MAX_VALUES else ""
+        elif token == "," and stack:
+            where, index = stack[-1]
+            key, state = [], "value" if index >= 0 else "key"
+            stack[-1] = (where, index + 1 if index >= 0 else -1)
+        elif token in "]}" and stack and (stack[-1][1] >= 0) == (token == "]"):
+            stack.pop()
+            key, state = [], "done"
+        if kind == "text":
+            line += token.count("\n")
+        elif kind == "bare" and len(token) > MAX_BARE:
+            bound = f"at most {MAX_BARE} characters without quotes"
+        if bound:
+            lines[()] = line
+            break
+    return lines, bound
 
 
-def _parts(key: str) -> Where:
-    return tuple(a or b or c for a, b, c in _KEY_PART.findall(key))
+def _header(key: list[str], array: bool, line: int, lines: dict[Where, int], rows: dict[Where, int]) -> Where:
+    """Note the lines of a [table] or [[array]] header; returns the path that the keys below it belong to."""
+    where: Where = ()
+    for n, part in enumerate(key, 1):
+        where = (*where, part)
+        lines.setdefault(where, line)
+        if n == len(key):
+            if array:
+                rows[where] = rows.get(where, 0) + 1
+            elif where not in rows:
+                lines[where] = line
+        if where in rows:
+            where = (*where, rows[where] - 1)
+            lines.setdefault(where, line)
+    return where
+
+
+def _unquoted(token: str) -> str:
+    if token[0] == '"' and "\\" in token:
+        try:
+            return str(tomllib.loads(f"k = {token}")["k"])
+        except ValueError:
+            return token
+    return token[1:-1] if token[0] in "\"'" else token
+
+
+def read_file(path: Path) -> bytes:
+    """Return the bytes of a plain file, at most one more than MAX_BYTES; raises OSError, also for a pipe or device."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError("not a plain file")
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
 
 
 def read_toml(path: Path, label: str) -> tuple[dict[str, Any] | None, Problems]:
     """Read a TOML file within the bounds; what is wrong with it is in the problems."""
+    out = Problems(label)
     try:
-        size = path.stat().st_size
-        raw = path.read_bytes() if size <= MAX_BYTES else b""
+        raw = read_file(path)
         text = raw.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        out = Problems(label, "")
-        out.add("CON101", (), expected="a readable UTF-8 file", observed=visible(error))
+    except (OSError, ValueError) as error:
+        seen = getattr(error, "strerror", None) or error
+        out.add("CON101", (), seen, expected="a readable UTF-8 file")
         return None, out
-    out = Problems(label, text)
-    if size > MAX_BYTES:
-        out.add("CON101", (), expected=f"at most {MAX_BYTES} bytes", observed=f"{size} bytes")
-    elif (depth := _nesting(text)) > MAX_NESTING:
-        out.add("CON101", (), expected=f"at most {MAX_NESTING} nested brackets", observed=f"{depth}")
-    else:
-        try:
-            return tomllib.loads(text), out
-        except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-            found = re.search(r"at line (\d+)", str(error))
-            out.found.append(
-                finding("CON102", "(file)", observed=visible(error), contract=f"{label}:{found[1] if found else 1}")
-            )
-    return None, out
-
-
-def _nesting(text: str) -> int:
-    deepest = depth = 0
-    for mark in re.findall(r'"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}]', text):
-        if mark in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif mark in "]}":
-            depth = max(0, depth - 1)
-    return deepest
+    if raw.startswith(b"\xef\xbb\xbf"):
+        out.add("CON101", (), "a byte-order mark", expected="UTF-8 without a byte-order mark")
+        return None, out
+    if len(raw) > MAX_BYTES:
+        out.add("CON101", (), "more", expected=f"at most {MAX_BYTES} bytes")
+        return None, out
+    lines, bound = scan(text)
+    out = Problems(label, lines)
+    if bound:
+        out.add("CON101", (), "more", expected=bound)
+        return None, out
+    try:
+        return tomllib.loads(text), out
+    except (tomllib.TOMLDecodeError, RecursionError, MemoryError, ValueError) as error:
+        found = re.search(r"at line (\d+)", str(error))
+        out.lines = {(): int(found[1]) if found else text.count("\n") + 1}
+        out.add("CON102", (), error)
+        return None, out

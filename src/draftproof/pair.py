@@ -7,14 +7,14 @@ not said again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from draftproof.conform import View, check_tensor, expectations
-from draftproof.contracts import Convention, EngineRow, Fact, Library, Model
-from draftproof.dims import Absent, Bindings, ExprError, Known, Unknown, evaluate
-from draftproof.findings import Finding, finding, holds, unknown, visible
+from draftproof.conform import View, check_tensor, disagreement, expectations, value_of
+from draftproof.contracts import Contract, Convention, EngineRow, Fact, Library, Model, TensorRule
+from draftproof.dims import Absent, Bindings, ExprError, Known, Seen, Unknown, evaluate
+from draftproof.findings import Finding, Level, finding, holds, unknown, visible
 from draftproof.hub import Source
 from draftproof.strict import strict_json
 
@@ -31,24 +31,33 @@ class Couple:
     facts: Mapping[str, Fact] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        assert self.drafter.contract is not None
         sides = {"drafter": self.drafter.lookup, "target": self.target.lookup}
-        self.dims = Bindings(self.drafter.contract.dims, sides, self.drafter.dims.extra)
+        self.dims = Bindings(self.family.dims, sides, self.drafter.dims.extra)
+
+    @property
+    def family(self) -> Contract:
+        """Return the drafter's contract."""
+        assert self.drafter.contract is not None
+        return self.drafter.contract
 
     def size(self, part: str) -> Any:
         """Return what is known of the dim that plays a part, by the target's own word where it has one."""
-        assert self.drafter.contract is not None
-        name = self.drafter.contract.sizes.get(part, "")
-        return self.dims(name) if name else Unknown(f"the family names no {part}", told=True)
+        name = self.family.sizes.get(part, "")
+        return self.dims(name) if name else Unknown(f"the family has no {part}", told=True)
 
 
-def declared_facts(library: Library, *repos: str, over: Mapping[str, Fact] | None = None) -> dict[str, Fact]:
-    """Return what contracts/models says of the repos, overridden by the pair's own facts."""
-    facts: dict[str, Fact] = {}
-    for repo in repos:
-        model, _ = library.model(repo)
-        facts |= model.facts if model else {}
-    return facts | dict(over or {})
+def declared_facts(library: Library, repo: str, over: Mapping[str, Fact] | None = None) -> dict[str, Fact]:
+    """Return what contracts/models says of a repo, overridden by the pair's own facts."""
+    model, _ = library.model(repo)
+    return (dict(model.facts) if model else {}) | dict(over or {})
+
+
+def both(c: Couple, code: str, subject: str, own: Seen, theirs: Seen) -> Iterator[Finding]:
+    """Yield an unknown finding for each side of which it is not known what it says; the question ends there."""
+    for view, seen in ((c.drafter, own), (c.target, theirs)):
+        if isinstance(seen, Unknown) and not seen.told:
+            expected, where = f"what the {view.checkpoint.role} says", view.checkpoint.source.label
+            yield unknown(code, subject, expected=expected, observed=seen.why, where=where)
 
 
 def fits(couple: Couple) -> list[Finding]:
@@ -84,40 +93,39 @@ def stated_sizes(c: Couple) -> Iterator[Finding]:
         if not {"drafter", "target"} <= set(dim.sources):
             continue
         said, is_ = c.dims.stated(name, "drafter"), c.dims.stated(name, "target")
-        parts: dict[str, Any] = {"contract": dim.line, "where": c.target.checkpoint.source.label}
+        yield from both(c, dim.differs, name, said, is_)
         if isinstance(said, Known) and isinstance(is_, Known):
             if said.value == is_.value:
                 yield holds(dim.differs, name, f"{name} = {is_.value} on both sides")
             else:
+                note = _padding(said.value, is_.value) if name == c.family.sizes.get("target_vocab") else ""
                 yield finding(
-                    dim.differs,
-                    name,
-                    expected=f"{is_.value} ({is_.witness})",
-                    observed=f"{said.value} ({said.witness})",
-                    note=_padding(said.value, is_.value),
-                    **parts,
-                )
-        for side, seen in (("drafter", said), ("target", is_)):
-            if isinstance(seen, Unknown) and not seen.told:
-                yield unknown(dim.differs, name, expected=f"{name}, stated by the {side}", observed=seen.why, **parts)
+                    dim.differs, name, expected=f"{is_.value} ({is_.witness})",
+                    observed=f"{said.value} ({said.witness})", note=note, contract=dim.line,
+                )  # fmt: skip
+    for clash in c.dims.disagreements:
+        ours = clash in c.drafter.dims.disagreements
+        across = {"drafter", "target"} <= set(clash.dim.sources) and clash.first.witness[:6] != clash.second.witness[:6]
+        if not ours and not across:
+            yield disagreement(clash)
 
 
 def _padding(said: int, is_: int) -> str:
     gap = abs(said - is_)
-    if 0 < gap <= 1024 and said % 64 == is_ % 64 == 0:
+    if gap <= 1024 and said % 64 == is_ % 64 == 0:
         return f"they differ by {gap}: padding rows, if both tokenizers are the same"
     return ""
 
 
 def fused_input(c: Couple) -> Iterator[Finding]:
     """Check the tensors that take their size from the target, under the target's own sizes."""
-    contract = c.drafter.contract
-    assert contract is not None
+    contract = c.family
     failed = {f.subject for f in c.drafter.findings if f.level in ("error", "unknown") and f.code[:3] in ("TEN", "PAI")}
-    named = {name: rule for name, rule in contract.tensors.items() if _faces_target(rule)}
+    differ = {name for name in c.dims.dims if _differs(c, name)}  # of these stated_sizes spoke
+    named = {name: rule for name, rule in contract.tensors.items() if _faces_target(c, rule)}
     if c.drafter.table.read:
         for want in expectations(contract, c.dims):
-            if want.rule.name in named:
+            if want.rule.name in named and not (want.rule.misfit == "PAIR404" and _uses(want.rule, differ)):
                 found = check_tensor(c.drafter, want, c.dims, misfit=True)
                 yield from (f for f in found if f.subject not in failed)
         return
@@ -149,66 +157,65 @@ def fused_input(c: Couple) -> Iterator[Finding]:
             )
 
 
-def _faces_target(rule: Any) -> bool:
-    exprs = [*rule.shape, *([rule.when] if rule.when else [])]
-    return any(name.startswith("target.") for expr in exprs for name in expr.names)
+def _differs(c: Couple, name: str) -> bool:
+    said, is_ = c.dims.stated(name, "drafter"), c.dims.stated(name, "target")
+    return isinstance(said, Known) and isinstance(is_, Known) and said.value != is_.value
+
+
+def _faces_target(c: Couple, rule: TensorRule) -> bool:
+    """Tell whether the target's own word on a size can change what the rule asks for."""
+    return _uses(rule, {name for name, dim in c.dims.dims.items() if "target" in dim.sources})
+
+
+def _uses(rule: TensorRule, names: Collection[str]) -> bool:
+    exprs = [*rule.shape, *([rule.when] if rule.when else []), *(rule.over or ())]
+    return any(name in names for expr in exprs for name in expr.names)
 
 
 def _shape(axes: Sequence[Any], dims: Bindings) -> tuple[int, ...] | None:
-    try:
-        values = [evaluate(axis, dims) for axis in axes]
-    except ExprError:
-        return None
+    values = [value_of(axis, dims) for axis in axes]
     return None if any(isinstance(v, Unknown) for v in values) else tuple(values)
 
 
 def embedding(c: Couple) -> Iterator[Finding]:
     """Check that the drafter can share the target's embedding, or ships its own."""
-    own, theirs = c.drafter.size("hidden"), c.size("target_hidden")
-    target_own = c.target.size("hidden")
-    theirs = target_own if isinstance(target_own, Known) else theirs
-    if not (isinstance(own, Known) and isinstance(theirs, Known)):
+    own, theirs = c.drafter.size("hidden"), c.target.size("hidden")
+    yield from both(c, "PAIR402", "embedding", own, theirs)
+    if not (isinstance(own, Known) and isinstance(theirs, Known)) or "embedding" not in c.family.roles:
         return
     if own.value == theirs.value:
         yield holds("PAIR402", "embedding", f"hidden {own.value} on both sides")
     elif not c.drafter.table.read:
-        yield unknown(
-            "PAIR402",
-            "embedding",
-            expected=f"width {theirs.value}, or an embedding of its own",
-            observed=f"width {own.value}; whether it ships one is not known",
-        )
+        yield unknown("PAIR402", "embedding", expected=f"width {theirs.value}, or an embedding of its own",
+                      observed=f"width {own.value}; whether it ships one is not known")  # fmt: skip
     elif (tensor := c.drafter.role("embedding")) is not None:
         yield holds(
-            "PAIR402", "embedding", f"the drafter's own: {list(tensor.shape)}, not shared (target width {theirs.value})"
+            "PAIR402", "embedding", f"the drafter's own {list(tensor.shape)}; the target's is {theirs.value} wide"
         )
     else:
+        expected = f"width {theirs.value} ({theirs.witness}), or embed_tokens of its own"
         yield finding(
-            "PAIR402",
-            "embedding",
-            expected=f"width {theirs.value} ({theirs.witness}), or embed_tokens of its own",
-            observed=f"width {own.value} ({own.witness}), and none",
+            "PAIR402", "embedding", expected=expected, observed=f"width {own.value} ({own.witness}), and none"
         )
 
 
 def head(c: Couple) -> Iterator[Finding]:
     """Check that a drafter without lm_head will borrow one, rather than draft with an untrained one."""
-    contract = c.drafter.contract
-    assert contract is not None
-    vocab, full = c.drafter.size("draft_vocab"), c.size("target_vocab")
-    if not (isinstance(vocab, Known) and isinstance(full, Known) and c.drafter.table.read and "head" in contract.roles):
+    contract = c.family
+    vocab, full, tied = c.drafter.size("draft_vocab"), c.size("target_vocab"), c.drafter.size("tied")
+    name, dim = contract.roles.get("head", ""), contract.dims.get(contract.sizes.get("draft_vocab", ""))
+    if not (name and dim and c.drafter.table.read and isinstance(vocab, Known) and isinstance(full, Known)):
         return
     if c.drafter.role("head") is not None or vocab.value < full.value:
         return  # present, or rung 1 said that it is missing
-    key = str(contract.dims[contract.sizes["draft_vocab"]].sources["drafter"][0])
-    if isinstance(c.drafter.lookup(key), Known):
-        yield finding(
-            "PAIR418",
-            contract.roles["head"],
-            expected=f"the tensor, or no {key} in config.json",
-            observed=f"no tensor, {key} = {vocab.value}",
-            where=c.drafter.checkpoint.source.label,
-        )
+    if isinstance(tied, Known) and tied.value:
+        return  # the head is the embedding
+    key = str(next(iter(dim.sources.get("drafter", ())), ""))
+    seen = c.drafter.lookup(key)
+    yield from both(c, "PAIR418", name, seen, seen if not isinstance(seen, Unknown) else Absent(key))
+    if isinstance(seen, Known):
+        yield finding("PAIR418", name, expected=f"the tensor, or no {key} in config.json",
+                      observed=f"no tensor, {key} = {vocab.value}", where=c.drafter.checkpoint.source.label)  # fmt: skip
 
 
 # --- context, layers ----------------------------------------------------------------------------------------------
@@ -217,28 +224,24 @@ def head(c: Couple) -> Iterator[Finding]:
 def context(c: Couple) -> Iterator[Finding]:
     """Compare the drafter's context with the target's."""
     own, theirs = c.size("context"), c.size("target_context")
+    yield from both(c, "PAIR403", "context", own, theirs)
     if not (isinstance(own, Known) and isinstance(theirs, Known)):
-        if isinstance(theirs, Unknown) and not theirs.told:
-            yield unknown("PAIR403", "context", expected="the target's context", observed=theirs.why)
         return
-    if own.value >= theirs.value:
-        yield holds("PAIR403", "context", f"{own.value} tokens, target {theirs.value}")
-        return
-    rows = engine_rows(c, own.witness.rpartition(" ")[2])
     trained = c.facts.get("trained_context")
-    known = (
-        f"trained at {trained.value} tokens ({trained.source})"
-        if trained
-        else "the length it was trained at is not declared"
-    )
-    yield finding(
-        "PAIR403",
-        "context",
-        expected=f"at least {theirs.value} tokens ({theirs.witness})",
-        observed=f"{own.value} ({own.witness})",
-        note="; ".join([*(f"{r.engine} {r.version} {r.outcome}: {r.see}" for r in rows), known]),
-        where=c.drafter.checkpoint.source.label,
-    )
+    said = f"trained at {trained.value} tokens ({trained.source})" if trained else ""
+    if own.value < theirs.value:
+        rows = engine_rows(c, own.key)
+        known = said or "the length it was trained at is not declared"
+        yield finding("PAIR403", "context", expected=f"at least {theirs.value} tokens ({theirs.witness})",
+                      observed=f"{own.value} ({own.witness})",
+                      note="; ".join([*(f"{r.engine} {r.version} {r.outcome}: {r.see}" for r in rows), known]),
+                      where=c.drafter.checkpoint.source.label)  # fmt: skip
+    elif trained and trained.value < theirs.value:
+        yield finding("PAIR403", "context", "drafter was trained at less than the target's context", level="warning",
+                      expected=f"{theirs.value} tokens ({theirs.witness})", observed=said,
+                      help="expect the accept length to fall beyond it, or train the drafter further")  # fmt: skip
+    else:
+        yield holds("PAIR403", "context", f"{own.value} tokens, target {theirs.value}")
 
 
 def engine_rows(c: Couple, key: str = "") -> list[EngineRow]:
@@ -257,165 +260,104 @@ def engine_rows(c: Couple, key: str = "") -> list[EngineRow]:
 
 
 def aux_layers(c: Couple) -> Iterator[Finding]:
-    """Check the captured target layers: usable, in a declared convention, and against the family's default."""
-    contract = c.drafter.contract
-    assert contract is not None
-    layers = c.size("target_layers")
-    if not contract.conventions or not isinstance(layers, Known):
-        if isinstance(layers, Unknown) and not layers.told:
-            yield unknown("PAIR407", "aux layers", expected="the target's layer count", observed=layers.why)
+    """Check the captured target layers: usable, in a declared convention, as trained, or the family's default."""
+    contract, layers, where = c.family, c.size("target_layers"), c.drafter.checkpoint.source.label
+    use = c.drafter.size("use_aux")
+    if not contract.conventions or (isinstance(use, Known) and use.value is False):
         return
-    stated = [(key, seen) for key in contract.aux_keys if not isinstance(seen := c.drafter.lookup(key), Absent)]
-    known = [(key, seen) for key, seen in stated if isinstance(seen, Known)]
-    defaults = {n: [evaluate(e, c.dims) for e in conv.default] for n, conv in contract.conventions.items()}
-    where = c.drafter.checkpoint.source.label
+    yield from both(c, "PAIR407", "aux layers", Absent(""), layers)
+    defaults = {n: [value_of(e, c.dims) for e in conv.default] for n, conv in contract.conventions.items()}
+    if not isinstance(layers, Known) or any(isinstance(i, Unknown) for row in defaults.values() for i in row):
+        return
+    stated = {key: c.drafter.lookup(key) for key in contract.aux_keys}
+    known = [seen for seen in stated.values() if isinstance(seen, Known)]
     if not known:
         yield from _aux_default(c, stated, defaults, where)
         return
-    key, first = known[0]
-    ids = list(first.value)
+    subject, ids = f"config.json: {known[0].key}", list(known[0].value)
     yield from _aux_agree(known, where)
-    fact = c.facts.get("aux_convention")
+    fact, trained = c.facts.get("aux_convention"), c.facts.get("aux_layers")
     declared = contract.conventions.get(str(fact.value)) if fact else None
-    usable = aux_usable(c, ids)
-    problem = (
-        _aux_problem(c, declared, ids)
-        if declared
-        else ("" if usable else _aux_problem(c, next(iter(contract.conventions.values())), ids))
-    )
-    if problem:
-        yield finding(
-            "PAIR407",
-            f"config.json: {key}",
-            expected=f"distinct ascending layers of the target's {layers.value}",
-            observed=f"{ids}: {problem}",
-            where=where,
-        )
+    usable = [declared] if declared and not _aux_problem(c, declared, ids) else [] if declared else aux_usable(c, ids)
+    if not usable:
+        problem = _aux_problem(c, declared or next(iter(contract.conventions.values())), ids)
+        yield finding("PAIR407", subject, expected=f"distinct ascending layers of the target's {layers.value}",
+                      observed=f"{ids}: {problem}", where=where)  # fmt: skip
         return
-    yield holds("PAIR407", f"config.json: {key}", f"{ids} of {layers.value} layers")
-    alike = [n for n, default in defaults.items() if default == ids and (declared is None or declared.name == n)]
-    looks = f"{ids} is the {alike[0]}-style default for {layers.value} layers" if alike else ""
+    yield holds("PAIR407", subject, f"{ids} of {layers.value} layers")
+    styles = [n for n, default in defaults.items() if default == ids]
+    looks = f"{ids} is the {styles[0]}-style default for {layers.value} layers" if styles else ""
     if declared and fact:
-        yield holds("PAIR408", f"config.json: {key}", f"{declared.name} ({fact.source})")
+        yield holds("PAIR408", subject, f"{declared.name} ({fact.source})")
     else:
-        boundaries = "; ".join(
-            f"as {v.name} they are the inputs of layers {[i + v.offset for i in ids]}" for v in usable
-        )
-        yield unknown(
-            "PAIR408",
-            f"config.json: {key}",
-            expected=f"one of {', '.join(contract.conventions)}, declared with a source",
-            observed="not declared",
-            note="; ".join(filter(None, [looks, boundaries])),
-            where=where,
-        )
-    trained = c.facts.get("aux_layers")
-    if trained and list(trained.value) != ids:
-        yield finding(
-            "PAIR409",
-            f"config.json: {key}",
-            level="error",
-            expected=f"{list(trained.value)} ({trained.source})",
-            observed=f"{ids}",
-            where=where,
-        )
-    elif alike:
-        yield holds("PAIR409", f"config.json: {key}", looks)
+        names = ", ".join(contract.conventions)
+        read = "; ".join(f"as {v.name} they are the inputs of layers {[i + v.offset for i in ids]}" for v in usable)
+        yield unknown("PAIR408", subject, expected=f"one of {names}, declared with a source", observed="not declared",
+                      note="; ".join(filter(None, [looks, read])), where=where)  # fmt: skip
+    if trained and list(trained.value) == ids:
+        yield holds("PAIR409", subject, f"{ids}, as trained ({trained.source})")
     elif trained:
-        yield holds("PAIR409", f"config.json: {key}", f"{ids}, as trained ({trained.source})")
+        yield finding("PAIR409", subject, "aux layer ids are not those it was trained on", level="error",
+                      expected=f"{list(trained.value)} ({trained.source})", observed=f"{ids}", where=where)  # fmt: skip
+    elif styles and (declared is None or declared.name in styles):
+        yield holds("PAIR409", subject, looks)
     else:
         shown = "; ".join(f"{n}: {d}" for n, d in defaults.items())
-        yield finding(
-            "PAIR409",
-            f"config.json: {key}",
-            expected=f"the default for {layers.value} layers ({shown})",
-            observed=f"{ids}",
-            where=where,
-        )
+        yield finding("PAIR409", subject, expected=f"the default for {layers.value} layers ({shown})",
+                      observed=f"{ids}", note=looks, where=where)  # fmt: skip
 
 
-def _aux_default(c: Couple, stated: Sequence[Any], defaults: Mapping[str, list[int]], where: str) -> Iterator[Finding]:
+def _aux_default(
+    c: Couple, stated: Mapping[str, Seen], defaults: Mapping[str, list[int]], where: str
+) -> Iterator[Finding]:
     """Speak of a drafter that names no layers: the engine captures its default."""
-    contract = c.drafter.contract
-    assert contract is not None
-    unread = [seen for _, seen in stated if isinstance(seen, Unknown)]
+    unread = [seen for seen in stated.values() if isinstance(seen, Unknown)]
     if unread:
-        if not unread[0].told:
-            yield unknown(
-                "PAIR409",
-                "aux layers",
-                expected=f"{contract.aux_keys[0]}, or its absence",
-                observed=unread[0].why,
-                where=where,
-            )
+        yield from both(c, "PAIR409", "aux layers", unread[0], Absent(""))
         return
-    name, ids = next(iter(defaults.items()))
-    explicit = any(_is_null(c, key) for key in contract.aux_keys)
+    (name, ids), key = next(iter(defaults.items())), next(iter(stated))
     trained = c.facts.get("aux_layers")
+    null = any(c.drafter.config.is_null(k) for k in stated)
+    observed = f"{'null' if null else 'not there'}: engines capture {ids} ({name})"
     if trained and list(trained.value) in defaults.values():
         yield holds(
             "PAIR409", "aux layers", f"none named; trained on the default {list(trained.value)} ({trained.source})"
         )
     elif trained:
-        yield finding(
-            "PAIR409",
-            "aux layers",
-            level="error",
-            expected=f"{list(trained.value)}, as trained ({trained.source})",
-            observed=f"none named: engines capture {ids} ({name})",
-            where=where,
-        )
+        yield finding("PAIR409", "aux layers", "aux layers are not those it was trained on", level="error",
+                      expected=f"{list(trained.value)} ({trained.source})", observed=observed, where=where)  # fmt: skip
     else:
-        yield finding(
-            "PAIR409",
-            "aux layers",
-            "aux layer ids are left to the engine's default",
-            level="info" if explicit else "warning",
-            expected=f"{contract.aux_keys[0]} in config.json",
-            observed=f"{'null' if explicit else 'not there'}: engines capture {ids} ({name})",
-            where=where,
-            help="write the layers that the drafter was trained on",
-        )
+        yield finding("PAIR409", "aux layers", "aux layer ids are left to the engine's default",
+                      level="info" if null else "warning", expected=f"{key} in config.json", observed=observed,
+                      where=where, help="write the layers that the drafter was trained on")  # fmt: skip
+        yield unknown("PAIR408", "aux layers", "the layers it was trained on are not declared", expected=f"{ids}",
+                      observed="not declared", where=where,
+                      help="declare aux_layers with a source in contracts/models/ or in the pair's [facts]")  # fmt: skip
 
 
-def _is_null(c: Couple, key: str) -> bool:
-    value: Any = c.drafter.checkpoint.config.data
-    for part in key.split("."):
-        if not isinstance(value, Mapping) or part not in value:
-            return False
-        value = value[part]
-    return value is None
-
-
-def _aux_agree(known: Sequence[tuple[str, Known]], where: str) -> Iterator[Finding]:
+def _aux_agree(known: Sequence[Known], where: str) -> Iterator[Finding]:
     """Two keys may differ by one, each in the convention of the engine that reads it; else they contradict."""
-    (key, first), *others = known
-    for other_key, other in others:
-        gaps = {abs(a - b) for a, b in zip(first.value, other.value, strict=False)}
-        if len(first.value) != len(other.value) or gaps not in ({0}, {1}):
-            yield finding(
-                "CFG309",
-                "aux layers",
-                expected=f"{key} and {other_key} that name the same layers",
-                observed=f"{list(first.value)} and {list(other.value)}",
-                where=where,
-            )
+    first, *others = known
+    for other in others:
+        gaps = {b - a for a, b in zip(first.value, other.value, strict=False)}
+        if len(first.value) == len(other.value) and gaps not in ({0}, {1}, {-1}):  # other lengths: DIM401 said it
+            yield finding("CFG309", "aux layers", expected=f"{first.key} and {other.key} that name the same layers",
+                          observed=f"{list(first.value)} and {list(other.value)}", where=where)  # fmt: skip
 
 
 def aux_usable(c: Couple, ids: Sequence[Any]) -> list[Convention]:
     """Return the conventions under which a list of ids names layers of the target."""
-    contract = c.drafter.contract
-    return [v for v in contract.conventions.values() if not _aux_problem(c, v, ids)] if contract else []
+    return [v for v in c.family.conventions.values() if not _aux_problem(c, v, ids)]
 
 
-def _aux_problem(c: Couple, convention: Convention, ids: Sequence[Any]) -> str:
-    if not ids:
-        return "the list is empty"
+def _aux_problem(c: Couple, convention: Convention, ids: Sequence[int]) -> str:
     if len(set(ids)) < len(ids):
         return "a layer is named twice"
     if list(ids) != sorted(ids):
         return "the order is not ascending, and engines sort them"
-    low, high = evaluate(convention.low, c.dims), evaluate(convention.high, c.dims)
+    low, high = value_of(convention.low, c.dims), value_of(convention.high, c.dims)
+    if isinstance(low, Unknown) or isinstance(high, Unknown):
+        return "their range is not known"
     out = [i for i in ids if not low <= i <= high]
     return f"{', '.join(map(str, out))} is outside {low}..{high} ({convention.name})" if out else ""
 
@@ -425,35 +367,25 @@ def _aux_problem(c: Couple, convention: Convention, ids: Sequence[Any]) -> str:
 
 def special_tokens(c: Couple) -> Iterator[Finding]:
     """Compare bos, eos and pad ids, and hold them to the vocabulary."""
-    vocab = c.size("target_vocab")
-    for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
-        own, theirs = _ids(c.drafter.lookup(key)), _ids(c.target.lookup(key))
-        where = c.drafter.checkpoint.source.label
-        if isinstance(vocab, Known) and (out := [i for i in own if not 0 <= i < vocab.value]):
-            yield finding(
-                "PAIR410",
-                f"config.json: {key}",
-                level="error",
-                expected=f"0 to {vocab.value - 1}",
-                observed=", ".join(map(str, out)),
-                where=where,
-            )
-        elif own and theirs:
-            if own <= theirs:
-                yield holds("PAIR410", f"config.json: {key}", f"{sorted(own)}")
+    vocab, where = c.size("target_vocab"), c.drafter.checkpoint.source.label
+    for key in c.drafter.keys("special"):
+        own, theirs = c.drafter.lookup(key), c.target.lookup(key)
+        subject = f"config.json: {key}"
+        yield from both(c, "PAIR410", subject, own, theirs)
+        mine = _ids(own)
+        if isinstance(vocab, Known) and (out := [i for i in mine if not 0 <= i < vocab.value]):
+            yield finding("PAIR410", subject, "special token id is outside the vocabulary", level="error",
+                          expected=f"0 to {vocab.value - 1}", observed=", ".join(map(str, out)), where=where)  # fmt: skip
+        elif mine and (others := _ids(theirs)):
+            if mine <= others:
+                yield holds("PAIR410", subject, f"{sorted(mine)}")
             else:
-                level: Any = "info" if key == "pad_token_id" else "warning"
-                yield finding(
-                    "PAIR410",
-                    f"config.json: {key}",
-                    level=level,
-                    expected=f"{sorted(theirs)} (target)",
-                    observed=f"{sorted(own)}",
-                    where=where,
-                )
+                level: Level = "info" if key.startswith("pad") else "warning"
+                yield finding("PAIR410", subject, level=level, expected=f"{sorted(others)} (target)",
+                              observed=f"{sorted(mine)}", where=where)  # fmt: skip
 
 
-def _ids(seen: Any) -> set[int]:
+def _ids(seen: Seen) -> set[int]:
     value = seen.value if isinstance(seen, Known) else None
     return {i for i in (value if isinstance(value, list) else [value]) if type(i) is int}
 
@@ -474,7 +406,16 @@ def tokenizer(c: Couple) -> Iterator[Finding]:
         ids = sorted(table.keys() & their_table.keys())
         differ = [i for i in ids if table[i] != their_table[i]]
         only = len(table.keys() ^ their_table.keys())
-        if differ or only:
+        if not differ and only:
+            seen = f"all {len(ids)} common ids are the same, {only} ids are in one only"
+            yield finding(
+                "PAIR421",
+                "tokenizer",
+                "tokenizers differ by ids that one lacks",
+                expected="the same ids",
+                observed=seen,
+            )
+        elif differ:
             shown = "; ".join(
                 f"{i}: {visible(table[i], 40)!r} against {visible(their_table[i], 40)!r}" for i in differ[:5]
             )
@@ -522,80 +463,73 @@ def rope_of(view: View) -> tuple[dict[str, Known], list[Finding]]:
     """Return a side's rope in one spelling (theta, type, factor, …, partial_rotary_factor), and contradictions.
 
     theta stands at the top level or in rope_parameters; scaling in rope_scaling or rope_parameters, its type under
-    rope_type or type; the partial factor in any of them (transformers 4 and 5 spellings).
+    rope_type or type; the partial factor in any of them (transformers 4 and 5 spellings). Type default is no scaling.
     """
     out: dict[str, Known] = {}
     found: list[Finding] = []
-    keys = {"rope_theta": "theta", "partial_rotary_factor": "partial_rotary_factor", "rope_interleave": "interleaved"}
-    rename = {"rope_theta": "theta", "rope_type": "type"}
+    keys: Mapping[str, Sequence[str]] = view.contract.keys.get("rope", {}) if view.contract else {}
+    names = {"theta": "theta", "partial": "partial_rotary_factor", "interleaved": "interleaved"}
+    rename = {key: name for part, name in names.items() for key in keys.get(part, ())} | {"rope_type": "type"}
+    where = view.checkpoint.source.label
 
     def put(name: str, value: Any, witness: str) -> None:
-        if value is None or isinstance(value, dict):
-            return
         value = tuple(value) if isinstance(value, list) else value
-        if name in out and out[name].value != value:
-            found.append(
-                finding(
-                    "CFG309",
-                    f"rope {name}",
-                    expected=f"{out[name].value} ({out[name].witness})",
-                    observed=f"{value} ({witness})",
-                    where=view.checkpoint.source.label,
-                )
-            )
+        if value is None or (name == "type" and value == "default"):
+            return
+        if isinstance(value, dict):
+            seen = f"{witness} is a table: rope differs by layer"
+            found.append(unknown("PAIR411", f"rope {name}", expected="one rope", observed=seen, where=where))
+        elif name == "partial_rotary_factor" and type(value) not in (int, float):
+            expected, seen = "a number", f"{visible(value)} ({witness})"
+            found.append(finding("CFG304", f"rope {name}", expected=expected, observed=seen, where=where))
+        elif name in out and out[name].value != value:
+            expected, seen = f"{out[name].value} ({out[name].witness})", f"{visible(value)} ({witness})"
+            found.append(finding("CFG309", f"rope {name}", expected=expected, observed=seen, where=where))
         out.setdefault(name, Known(value, witness))
 
-    for key, name in keys.items():
-        seen = view.lookup(key)
-        if isinstance(seen, Known):
-            put(name, seen.value, seen.witness)
-    for key in ("rope_parameters", "rope_scaling"):
-        seen = view.lookup(key)
-        if isinstance(seen, Known) and isinstance(seen.value, Mapping):
-            for inner, value in seen.value.items():
-                put(rename.get(str(inner), str(inner)), value, f"{seen.witness}.{inner}")
+    for part, name in names.items():
+        for key in keys.get(part, ()):
+            if isinstance(seen := view.lookup(key), Known):
+                put(name, seen.value, seen.witness)
+    for key in keys.get("tables", ()):
+        if isinstance(table := view.lookup(key), Known):
+            for inner, value in table.value.items():
+                put(rename.get(str(inner), str(inner)), value, f"{table.witness}.{inner}")
     if view.contract is not None and "interleaved" in view.contract.rope:
         out.setdefault("interleaved", Known(view.contract.rope["interleaved"], f"contract {view.contract.id}"))
-    return out, found
+    return out, list(dict.fromkeys(found))
 
 
-def rope_known(view: View) -> bool:
-    """Tell whether a side's rope was published at all: neither known nor absent is unknown."""
-    return not any(isinstance(view.lookup(k), Unknown) for k in ("rope_theta", "rope_scaling", "rope_parameters"))
+def rope_unknown(view: View, *parts: str) -> Unknown | None:
+    """Return why a part of a side's rope is not known, or None: a key that was not published may hold anything."""
+    keys: Mapping[str, Sequence[str]] = view.contract.keys.get("rope", {}) if view.contract else {}
+    seen = [view.lookup(key) for part in parts for key in keys.get(part, ())]
+    return next((s for s in seen if isinstance(s, Unknown)), None)
 
 
 def rope(c: Couple) -> Iterator[Finding]:
     """Set the two ropes side by side; a trained drafter may have its own."""
-    (own, found), (theirs, _) = rope_of(c.drafter), rope_of(c.target)
+    (own, found), (theirs, their_found) = rope_of(c.drafter), rope_of(c.target)
     yield from found
+    yield from (replace(f, subject=f"target {f.subject}") for f in their_found)
     where = c.drafter.checkpoint.source.label
-    for view in (c.drafter, c.target):
-        if not rope_known(view):
-            yield unknown(
-                "PAIR411",
-                f"{view.checkpoint.role} rope",
-                expected="theta and scaling",
-                observed="not published",
-                where=view.checkpoint.source.label,
-            )
-            return
+    unread = [rope_unknown(v, "theta", "tables") or Absent("") for v in (c.drafter, c.target)]
+    yield from both(c, "PAIR411", "rope", unread[0], unread[1])
+    if any(isinstance(seen, Unknown) for seen in unread) or any(f.level != "pass" for f in (*found, *their_found)):
+        return
+    if "theta" not in own:
+        yield finding("PAIR411", "rope", "drafter states no rope theta: engines take 10000", level="warning",
+                      expected="rope_theta in config.json", observed="not there", where=where)  # fmt: skip
     differ = {
         k for k in own.keys() | theirs.keys() if k != "partial_rotary_factor" and _value(own, k) != _value(theirs, k)
     }
     if not differ:
         yield holds("PAIR411", "rope", rope_text(own))
         return
-    scaled = [_value(side, "type") not in (None, "default") for side in (own, theirs)]
-    level: Any = "warning" if all(scaled) and differ - {"interleaved", "theta"} else "info"
-    yield finding(
-        "PAIR411",
-        "rope",
-        level=level,
-        expected=f"{rope_text(theirs)} (target)",
-        observed=f"{rope_text(own)} (drafter)",
-        note=f"differs in {', '.join(sorted(differ))}",
-        where=where,
-    )
+    scaled = [_value(side, "type") is not None for side in (own, theirs)]
+    level: Level = "warning" if all(scaled) and differ - {"interleaved", "theta"} else "info"
+    yield finding("PAIR411", "rope", level=level, expected=f"{rope_text(theirs)} (target)",
+                  observed=f"{rope_text(own)} (drafter)", note=f"differs in {', '.join(sorted(differ))}", where=where)  # fmt: skip
 
 
 def rope_text(rope: Mapping[str, Known]) -> str:
@@ -610,87 +544,93 @@ def _value(rope: Mapping[str, Known], key: str) -> Any:
 
 def partial_rotary(c: Couple) -> Iterator[Finding]:
     """Hold a partial rotary factor to the one that the drafter was trained with."""
-    own, theirs = rope_of(c.drafter)[0].get("partial_rotary_factor"), rope_of(c.target)[0].get("partial_rotary_factor")
+    own, theirs = (rope_of(v)[0].get("partial_rotary_factor") for v in (c.drafter, c.target))
     trained = c.facts.get("partial_rotary_factor")
-    is_ = own.value if own else 1
     where = c.drafter.checkpoint.source.label
+    unread = rope_unknown(c.drafter, "partial", "tables")
+    if own is None and unread is not None:
+        yield from both(c, "PAIR412", "rope", unread, Absent(""))
+        return
+    is_ = own.value if own else 1
+    if type(is_) not in (int, float):
+        return  # CFG304 said it
     if trained and trained.value == is_:
         yield holds("PAIR412", "rope", f"partial_rotary_factor {is_}, as trained ({trained.source})")
     elif trained:
         yield finding("PAIR412", "rope", expected=f"{trained.value} ({trained.source})", observed=f"{is_}", where=where)
     elif own and is_ != 1:
-        copied = "it is the target's own: copied?" if theirs and theirs.value == is_ else ""
-        yield unknown(
-            "PAIR412",
-            "rope",
-            expected="the factor the drafter was trained with, declared with a source",
-            observed=f"{is_} ({own.witness})",
-            note=copied,
-            where=where,
-        )
-    elif rope_known(c.drafter):
+        copied = "it is the target's own: was it copied?" if theirs and theirs.value == is_ else ""
+        yield unknown("PAIR412", "rope", "whether the drafter was trained with a partial rotary factor is not declared",
+                      expected="the factor it was trained with, declared with a source",
+                      observed=f"{is_} ({own.witness})", note=copied, where=where)  # fmt: skip
+    else:
         yield holds("PAIR412", "rope", "full rotary")
 
 
 def norm_eps(c: Couple) -> Iterator[Finding]:
-    """Set rms_norm_eps side by side."""
-    own, theirs = c.drafter.lookup("rms_norm_eps"), c.target.lookup("rms_norm_eps")
+    """Set the norms' epsilon side by side."""
+    own, theirs = c.drafter.stated("eps"), c.target.stated("eps")
+    yield from both(c, "PAIR413", "rms_norm_eps", own, theirs)
     if isinstance(own, Known) and isinstance(theirs, Known):
         if own.value == theirs.value:
-            yield holds("PAIR413", "rms_norm_eps", f"{own.value}")
+            yield holds("PAIR413", own.key, f"{own.value}")
         else:
-            yield finding(
-                "PAIR413", "rms_norm_eps", expected=f"{theirs.value} (target)", observed=f"{own.value} (drafter)"
-            )
+            yield finding("PAIR413", own.key, expected=f"{theirs.value} (target)", observed=f"{own.value} (drafter)")
 
 
 _STORED = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 
 
-def dtype_of(view: View) -> tuple[str, list[Finding]]:
-    """Return a side's dtype, as declared under dtype or torch_dtype, else as stored; and contradictions."""
-    declared = {k: s.value for k in ("dtype", "torch_dtype") if isinstance(s := view.lookup(k), Known)}
-    found = []
-    if len(set(map(str, declared.values()))) > 1:
-        seen = " and ".join(f"{k} = {visible(v)}" for k, v in declared.items())
-        found.append(
-            finding(
-                "CFG309", "config.json: dtype", expected="one dtype", observed=seen, where=view.checkpoint.source.label
-            )
-        )
+def dtype_of(view: View) -> tuple[Seen, list[Finding]]:
+    """Return a side's dtype, as declared, else as stored; and contradictions between the two, or among keys."""
+    stated = [(key, view.lookup(key)) for key in view.keys("dtype")]
+    declared = {key: seen.value.removeprefix("torch.") for key, seen in stated if isinstance(seen, Known)}
     stored: dict[str, int] = {}
-    if view.table.read:
+    if view.table.read and not isinstance(view.stated("quantisation"), Known):
         for tensor in view.table.tensors.values():
             if tensor.dtype in _STORED:
-                stored[tensor.dtype] = stored.get(tensor.dtype, 0) + 1
-    most = _STORED[max(stored, key=lambda d: stored[d])] if stored else ""
-    return next((str(v) for v in declared.values()), most), found
+                stored[_STORED[tensor.dtype]] = stored.get(_STORED[tensor.dtype], 0) + 1
+    where, found = view.checkpoint.source.label, []
+    if len(set(declared.values())) > 1:
+        seen = " and ".join(f"{k} = {visible(v)}" for k, v in declared.items())
+        found.append(finding("CFG309", "config.json: dtype", expected="one dtype", observed=seen, where=where))
+    first = next(iter(declared.values()), "")
+    if first and stored and set(stored) != {first}:
+        held = ", ".join(f"{n} tensors {name}" for name, n in sorted(stored.items()))
+        found.append(
+            finding("CFG309", "config.json: dtype", "declared dtype is not the stored one", level="warning",
+                    expected=visible(first), observed=held, where=where)
+        )  # fmt: skip
+    if first:
+        return Known(first, f"{view.checkpoint.role} config.json: {next(iter(declared))}"), found
+    unread = next((seen for _, seen in stated if isinstance(seen, Unknown)), None)
+    if stored and unread is None:
+        return Known(max(stored, key=lambda d: stored[d]), "as stored"), found
+    return unread or Absent("no dtype is declared"), found
 
 
 def dtype(c: Couple) -> Iterator[Finding]:
     """Compare the dtypes that the two sides declare, or store."""
-    (own, found), (theirs, _) = dtype_of(c.drafter), dtype_of(c.target)
+    (own, found), (theirs, their_found) = dtype_of(c.drafter), dtype_of(c.target)
     yield from found
-    if own and theirs:
-        if own == theirs:
-            yield holds("PAIR414", "dtype", own)
+    yield from (replace(f, subject=f"target {f.subject}") for f in their_found)
+    yield from both(c, "PAIR414", "dtype", own, theirs)
+    if isinstance(own, Known) and isinstance(theirs, Known):
+        if own.value == theirs.value:
+            yield holds("PAIR414", "dtype", own.value)
         else:
-            yield finding(
-                "PAIR414", "dtype", expected=f"{visible(theirs)} (target)", observed=f"{visible(own)} (drafter)"
-            )
+            seen = f"{visible(own.value)} ({own.witness})"
+            yield finding("PAIR414", "dtype", expected=f"{visible(theirs.value)} ({theirs.witness})", observed=seen)
 
 
 def quantisation(c: Couple) -> Iterator[Finding]:
     """Say where a quantised target meets a drafter that declares no quantisation."""
-    own, theirs = c.drafter.lookup("quantization_config"), c.target.lookup("quantization_config")
+    own, theirs = c.drafter.stated("quantisation"), c.target.stated("quantisation")
+    yield from both(c, "PAIR415", "quantization_config", own, theirs)
     if isinstance(theirs, Known) and isinstance(own, Absent):
-        method = theirs.value.get("quant_method", "unnamed") if isinstance(theirs.value, Mapping) else "unnamed"
+        seen = f"target {visible(theirs.value.get('quant_method', 'unnamed'))}, drafter none"
         yield finding(
-            "PAIR415",
-            "quantization_config",
-            level="info",
-            expected="the drafter's own, or none at launch",
-            observed=f"target {visible(method)}, drafter none",
+            "PAIR415", theirs.key, level="info", expected="the drafter's own, or none at launch", observed=seen
         )
 
 
@@ -699,42 +639,47 @@ def quantisation(c: Couple) -> Iterator[Finding]:
 
 def verifier(c: Couple) -> Iterator[Finding]:
     """Compare the target that the drafter's config declares with the one it is paired with."""
-    seen = c.drafter.lookup("speculators_config.verifier.name_or_path")
-    name = c.target.checkpoint.source.name
-    if isinstance(seen, Known) and isinstance(seen.value, str) and seen.value:
+    seen, name = c.drafter.stated("verifier"), c.target.checkpoint.source.name
+    yield from both(c, "PAIR416", "verifier", seen, Absent(""))
+    if isinstance(seen, Known) and seen.value:
         if same_repo(seen.value, name):
-            yield holds("PAIR416", "verifier", name)
+            yield holds("PAIR416", "verifier", visible(name))
+        elif c.target.checkpoint.source.folder is not None:
+            yield unknown("PAIR416", "verifier", "whether the folder holds the declared target is not known",
+                          expected=visible(seen.value), observed=visible(name))  # fmt: skip
         else:
             yield finding("PAIR416", "verifier", expected=visible(seen.value), observed=visible(name))
 
 
 def same_repo(a: str, b: str) -> bool:
-    """Tell whether two names end in the same ORG/NAME."""
-    return a.lower().rstrip("/").split("/")[-2:] == b.lower().rstrip("/").split("/")[-2:]
+    """Tell whether two names are the same ORG/NAME; a path is no name."""
+    return a.lower().rstrip("/") == b.lower().rstrip("/")
+
+
+def trained_on(c: Couple) -> Fact | None:
+    """Return the target that the drafter was trained on, as declared beyond its files or by its config."""
+    seen = c.drafter.stated("verifier")
+    by_config = Fact(seen.value, seen.witness) if isinstance(seen, Known) and seen.value else None
+    return c.facts.get("trained_on") or by_config
 
 
 def lineage(c: Couple) -> Iterator[Finding]:
     """Say how the target relates to the one the drafter was trained on: all but the same lowers the verdict."""
-    name = c.target.checkpoint.source.name
-    fact = c.facts.get("trained_on")
-    seen = c.drafter.lookup("speculators_config.verifier.name_or_path")
-    if fact is None and isinstance(seen, Known) and isinstance(seen.value, str):
-        fact = Fact(seen.value, seen.witness)
+    source, fact = c.target.checkpoint.source, trained_on(c)
     if fact is None:
-        yield unknown(
-            "PAIR417",
-            "lineage",
-            expected="the target it was trained on, declared with a source",
-            observed="not declared",
-            help="declare trained_on in contracts/models/ or in the pair's [facts]",
-        )
-        return
-    trained = str(fact.value)
-    if same_repo(trained, name):
-        yield holds("PAIR417", "lineage", f"trained on {trained} ({fact.source})")
-        return
-    relation = related(c.library, trained, name)
-    yield unknown("PAIR417", "lineage", expected=f"{trained} ({fact.source})", observed=f"{visible(name)}: {relation}")
+        yield unknown("PAIR417", "lineage", "the target it was trained on is not declared",
+                      expected="trained_on, with a source", observed="not declared",
+                      help="declare trained_on in contracts/models/ or in the pair's [facts]")  # fmt: skip
+    elif same_repo(str(fact.value), source.name):
+        yield holds("PAIR417", "lineage", f"trained on {fact.value} ({fact.source})")
+    elif source.kind == "folder":
+        yield unknown("PAIR417", "lineage", "whether the folder holds the target it was trained on is not known",
+                      expected=f"{visible(fact.value)} ({fact.source})", observed=f"the folder {visible(source.name)}",
+                      help="name the target by its repo in a pair contract, or measure the accept length")  # fmt: skip
+    else:
+        relation = related(c.library, str(fact.value), source.name)
+        yield unknown("PAIR417", "lineage", expected=f"{visible(fact.value)} ({fact.source})",
+                      observed=f"{visible(source.name)}: {relation}")  # fmt: skip
 
 
 def related(library: Library, trained: str, target: str) -> str:

@@ -13,7 +13,7 @@ from draftproof.rules import BANDS, RULES, Rule
 WIDTH = 118
 _VERDICTS = {"pass": "holds", "fail": "does not hold", "unknown": "could not be judged"}
 _HOW = {
-    "recorded": "recorded from the Hub",
+    "recorded": "recorded",
     "derived": "recording: config published, tensor table not read",
     "partial": "recording: only some config keys published",
     "in memory": "in memory",
@@ -24,7 +24,7 @@ _HOW = {
 
 def as_json(data: Mapping[str, Any]) -> str:
     """Return JSON text in a stable order of keys, with a final newline."""
-    return json.dumps(data, indent=2, ensure_ascii=False, default=str) + "\n"
+    return json.dumps(data, indent=2, default=str) + "\n"
 
 
 def field(name: str, text: str, indent: int = 2) -> str:
@@ -43,6 +43,7 @@ def field(name: str, text: str, indent: int = 2) -> str:
 def finding_text(f: Finding) -> str:
     """Return one finding: code, subject, what was expected, what was seen, and what to do."""
     mark = "" if f.level == "error" else f" [{f.level}]"
+    mark += " [accepted]" if f.accepted else ""
     head = f"{f.code}{mark} {f.subject}: {f.message}"
     fits = len(head) + len(f.contract) + 1 < WIDTH
     lines = [f"{head:<{WIDTH - len(f.contract)}}{f.contract}".rstrip() if fits else head]
@@ -70,7 +71,7 @@ def section_text(section: Section, *, level: str = "info") -> str:
 
 def side_text(side: Side) -> str:
     """Return one line about a side: name, contract, and how well it is known."""
-    parts = [f"{side.name}{f'@{side.revision[:7]}' if side.revision else ''}"]
+    parts = [visible(side.name) + (f"@{side.revision[:7]}" if side.revision else "")]
     if side.contract:
         parts.append(side.contract + (f" ({side.dialect} names)" if side.dialect else ""))
     how = _HOW.get(side.provenance, side.provenance)
@@ -101,8 +102,10 @@ def report_text(report: Report, *, level: str = "info") -> str:
         out += [side_text(s) for s in report.sides]
         blocking = [
             f
-            for f in report.findings
-            if f.level == "error" and f.code[:3] in ("SRC", "STF", "IDX", "CON", "CFG", "TEN")
+            for s in report.sections
+            if s.rung != "fits"
+            for f in s.findings
+            if f.level == "error" or s.rung == "source"
         ]
         out += ["", *(finding_text(f) for f in blocking)] if blocking else []
         out += ["", f"what rungs 1 and 2 say of the pair as it is: {_VERDICTS[report.verdict]} ({counts_text(report)})"]
@@ -115,7 +118,7 @@ def report_text(report: Report, *, level: str = "info") -> str:
                 out.append(text)
     out.append("")
     if report.rerun:
-        out.append(field("rerun", report.rerun, 0))
+        out.append(field("rerun", visible(report.rerun, 1000), 0))
     out.append(field("read", f"{report.bytes_read:,} bytes", 0))
     return "\n".join(out) + "\n"
 

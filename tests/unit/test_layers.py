@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-UP = "rules findings dims language contracts container hub checkpoint conform pair api adapt render testing,plugin,cli"
+UP = "rules findings dims language contracts strict container torchzip hub checkpoint conform pair api adapt render"
+UP += " testing,plugin,cli"
 LEVEL = {name: n for n, layer in enumerate(UP.split()) for name in layer.split(",")}
-ONLY = {"dims": set(), "container": {"findings", "rules"}, "render": {"findings", "rules"}}
+ONLY = {"dims": set(), "strict": {"findings"}, "container": {"findings", "strict"}, "render": {"findings", "rules"}}
 HEAVY = {"torch", "numpy", "huggingface_hub", "safetensors"}
 LAZY = {"adapt": {"numpy"}, "testing": {"pytest"}, "plugin": {"pytest"}}  # beyond the standard library
 MODULES = {p.stem: ast.parse(p.read_text(encoding="utf-8")) for p in sorted(ROOT.glob("src/draftproof/*.py"))}
