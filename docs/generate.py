@@ -1,14 +1,19 @@
 """Write what the docs say of rules and contract files, from the code that reads them.
 
-`python docs/generate.py` writes docs/rules/ and docs/schema/; with `--check` it writes nothing, and exits with 1 if a
-file is stale, missing or an orphan.
+`python docs/generate.py` writes docs/rules/, docs/schema/ and the outputs in the README; with `--check` it writes
+nothing, and exits with 1 if a file is stale, missing or an orphan.
 """
 
 from __future__ import annotations
 
+import io
+import re
+import shlex
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
+from draftproof import cli
 from draftproof.language import KINDS, json_schema
 from draftproof.render import as_json, rule_text
 from draftproof.rules import BANDS, RULES
@@ -27,6 +32,18 @@ def index_text() -> str:
     return "\n".join(out) + "\n"
 
 
+def readme_text(old: str) -> str:
+    """Return the README with the output of each `<!-- draftproof ... -->` in the block below it."""
+
+    def output(found: re.Match[str]) -> str:
+        out = io.StringIO()
+        with redirect_stdout(out):
+            cli.main(shlex.split(found[1])[1:])
+        return f"<!-- {found[1]} -->\n```text\n{out.getvalue()}```\n"
+
+    return re.sub(r"<!-- (draftproof .*?) -->\n```text\n.*?```\n", output, old, flags=re.DOTALL)
+
+
 def pages() -> dict[str, str]:
     """Return every generated file: its path below docs/, and its text."""
     made = {"rules/README.md": index_text()}
@@ -39,6 +56,10 @@ def problems(docs: Path = DOCS) -> list[str]:
     """Return what is not as generated: missing, stale or orphaned files."""
     made = pages()
     there = {p.relative_to(docs).as_posix(): p for folder in MADE for p in (docs / folder).rglob("*") if p.is_file()}
+    readme = docs.parent / "README.md"
+    if readme.is_file() and readme.read_text(encoding="utf-8") != readme_text(readme.read_text(encoding="utf-8")):
+        made["../README.md"] = readme_text(readme.read_text(encoding="utf-8"))
+        there["../README.md"] = readme
     out = [f"{name}: missing" for name in made.keys() - there.keys()]
     out += [f"{name}: orphan" for name in there.keys() - made.keys()]
     out += [f"{n}: stale" for n in made.keys() & there.keys() if there[n].read_text(encoding="utf-8") != made[n]]
@@ -49,7 +70,9 @@ def write(docs: Path = DOCS) -> None:
     """Write every generated file, and remove the orphans."""
     for problem in problems(docs):
         path = docs / problem.rpartition(": ")[0]
-        if problem.endswith("orphan"):
+        if path.name == "README.md" and path.parent.name == "..":
+            path.write_text(readme_text(path.read_text(encoding="utf-8")), encoding="utf-8")
+        elif problem.endswith("orphan"):
             path.unlink()
         else:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -435,6 +434,8 @@ def record(path: str, name: str, library: Library) -> tuple[dict[str, Any] | Non
     Of a target only the tensors that its contract names are kept, with counts. A commit must be known: by name, as
     ORG/NAME@COMMIT, or because the folder is a snapshot in a Hub cache.
     """
+    import hashlib  # noqa: PLC0415 (slow to import)
+
     source = open_model(path, recordings(library))
     if isinstance(source, Finding):
         return None, _only("source", path, source)

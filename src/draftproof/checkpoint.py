@@ -14,7 +14,6 @@ from draftproof.dims import Absent, Known, Seen, Unknown
 from draftproof.findings import Finding, finding, unknown, visible
 from draftproof.hub import WEIGHTS, Source, unreadable
 from draftproof.strict import CONFIG_LIMIT, strict_json
-from draftproof.torchzip import read_torch_zip
 
 LISTED = 8  # names shown before "and N more"
 
@@ -325,12 +324,11 @@ class _Gather:
     def header(self, name: str) -> Header | None:
         """Return the header of a file, noting what is wrong with it."""
         size = self.source.files[name]
-        torch = name.endswith(_TORCH)
         try:
             if size < 0:
                 raise OSError(22, "a broken link, a folder or a pipe, not a plain file")
             read = _reader(self.source, name)
-            header, found = read_torch_zip(read, size, name) if torch else read_header(read, size, name)
+            header, found = _read_file(read, size, name)
         except OSError as error:
             header, found = None, [unreadable(name, error, self.source.label)]
         self.found += found
@@ -343,6 +341,14 @@ class _Gather:
                     self.twice.setdefault(tensor_name, [self.files[tensor_name]]).append(name)
                 self.tensors[tensor_name], self.files[tensor_name] = tensor, name
         return header
+
+
+def _read_file(read: Callable[[int, int], bytes], size: int, name: str) -> tuple[Header | None, list[Finding]]:
+    if not name.endswith(_TORCH):
+        return read_header(read, size, name)
+    from draftproof.torchzip import read_torch_zip  # noqa: PLC0415 (rare)
+
+    return read_torch_zip(read, size, name)
 
 
 def _reader(source: Source, name: str) -> Callable[[int, int], bytes]:

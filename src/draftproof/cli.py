@@ -30,8 +30,61 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
+_MODEL = {"metavar": "MODEL"}
+_FAMILY = ("--family", {"metavar": "ID", "help": "the family, where it cannot be told"})
+_Argument = tuple[str, dict[str, Any]]
+_ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
+    "check": (
+        "is a drafter well formed, and does it fit its target",
+        (
+            ("pair", {"nargs": "?", "help": "id of a pair contract, or a pair's TOML file"}),
+            ("--drafter", _MODEL),
+            ("--target", _MODEL | {"help": "default: the target that the drafter declares"}),
+            ("--config", {"metavar": "FILE", "help": "a drafter's config alone, in place of --drafter"}),
+            _FAMILY,
+            ("--verbose", {"action": "store_true", "help": "show the checks that hold, too"}),
+        ),
+    ),
+    "adapt": (
+        "can a drafter initialise one for another target: what must change, tensor by tensor",
+        (
+            ("drafter", {"metavar": "DRAFTER"}),
+            ("--to", {"metavar": "TARGET", "required": True}),
+            ("--like", {"metavar": "OTHER_DRAFTER", "help": "plan for the geometry of this drafter, or of its config"}),
+            ("--write", {"metavar": "DIR", "help": "write the new checkpoint; DRAFTER must be a local folder"}),
+            ("--force", {"action": "store_true", "help": "replace DIR, if it is a checkpoint folder and nothing else"}),
+            _FAMILY,
+        ),
+    ),
+    "show": (
+        "print a contract, resolved, or a recording",
+        (("id", {"metavar": "ID", "help": "of a family, target, pair or engine, or ORG/NAME of a model"}),),
+    ),
+    "list": (
+        "print the ids of what is known",
+        (("kind", {"nargs": "?", "choices": ("families", "targets", "pairs", "engines", "recordings", "rules")}),),
+    ),
+    "record": (
+        "keep config, tensor table and hashes of a local checkpoint as a recording",
+        (
+            ("path", {"metavar": "PATH", "help": "a folder with config.json and safetensors files"}),
+            (
+                "--as",
+                {"dest": "name", "metavar": "ORG/NAME@COMMIT", "help": "what it is, if it is no Hub cache snapshot"},
+            ),
+        ),
+    ),
+    "explain": ("print what a code means, why it matters and what to do", (("code", {"metavar": "CODE"}),)),
+}
+_COMMON: tuple[_Argument, ...] = (
+    ("--format", {"choices": ("text", "json"), "default": "text", "help": "text for people, json for programs"}),
+    ("--output", {"metavar": "FILE", "help": "write the answer to FILE instead of the terminal"}),
+    ("--contracts", {"metavar": "DIR", "help": "a folder of contracts of your own, beside the shipped ones"}),
+)
+
+
+def parser(only: str = "") -> argparse.ArgumentParser:
+    """Return the parser of the command line; with only, it knows that command alone, and is made faster."""
     top = argparse.ArgumentParser(
         prog="draftproof",
         description="Contract tests for speculative-decoding drafters.",
@@ -40,57 +93,20 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"draftproof {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-
-    def command(name: str, help: str) -> argparse.ArgumentParser:
-        one = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.", epilog=EXIT_CODES)
-        one.add_argument(
-            "--format", choices=("text", "json"), default="text", help="text for people, json for programs"
-        )
-        one.add_argument("--output", metavar="FILE", help="write the answer to FILE instead of the terminal")
-        one.add_argument(
-            "--contracts", metavar="DIR", help="a folder of contracts of your own, beside the shipped ones"
-        )
-        return one
-
-    check = command("check", "is a drafter well formed, and does it fit its target")
-    check.add_argument("pair", nargs="?", help="id of a pair contract, or a pair's TOML file")
-    check.add_argument("--drafter", metavar="MODEL")
-    check.add_argument("--target", metavar="MODEL", help="default: the target that the drafter declares")
-    check.add_argument("--config", metavar="FILE", help="a drafter's config alone, in place of --drafter")
-    check.add_argument("--family", metavar="ID", help="the family, where it cannot be told")
-    check.add_argument("-v", "--verbose", action="store_true", help="show the checks that hold, too")
-
-    adapt = command("adapt", "can a drafter initialise one for another target: what must change, tensor by tensor")
-    adapt.add_argument("drafter", metavar="DRAFTER")
-    adapt.add_argument("--to", metavar="TARGET", required=True)
-    adapt.add_argument(
-        "--like", metavar="OTHER_DRAFTER", help="plan for the geometry of this drafter, or of its config"
-    )
-    adapt.add_argument("--write", metavar="DIR", help="write the new checkpoint; DRAFTER must be a local folder")
-    adapt.add_argument("--force", action="store_true", help="replace DIR if it exists")
-    adapt.add_argument("--family", metavar="ID", help="the family, where it cannot be told")
-
-    show = command("show", "print a contract, resolved, or a recording")
-    show.add_argument("id", metavar="ID", help="of a family, target, pair or engine, or ORG/NAME of a model")
-
-    listing = command("list", "print the ids of what is known")
-    listing.add_argument("kind", nargs="?", choices=("families", "targets", "pairs", "engines", "recordings", "rules"))
-
-    record = command("record", "keep config, tensor table and hashes of a local checkpoint as a recording")
-    record.add_argument("path", metavar="PATH", help="a folder with config.json and safetensors files")
-    record.add_argument(
-        "--as", dest="name", metavar="ORG/NAME@COMMIT", help="what it is; known already for a Hub cache snapshot"
-    )
-
-    explain = command("explain", "print what a code means, why it matters and what to do")
-    explain.add_argument("code", metavar="CODE")
+    for name, (help, arguments) in _ARGUMENTS.items():
+        if only in ("", name):
+            text = f"{help[0].upper()}{help[1:]}."
+            one = commands.add_parser(name, help=help, description=text, epilog=EXIT_CODES)
+            for flag, options in (*arguments, *_COMMON):
+                one.add_argument(*(("-v", flag) if flag == "--verbose" else (flag,)), **options)
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    top = parser()
-    args = top.parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    top = parser(words[0] if words and words[0] in _ARGUMENTS else "")
+    args = top.parse_args(words)
     try:
         text, code = _COMMANDS[args.command](args, top)
         return _deliver(text, args.output, top) or code

@@ -300,7 +300,7 @@ def _type_problems(value: Any, kind: str, size: bool) -> Iterator[tuple[str, str
         for n, item in enumerate(value[:1000]):
             if type(item) is not item_type:
                 yield "CFG304", f"[{n}]", item_name, ""
-            elif item_type is int and abs(item) > MAX_SIZE:
+            elif isinstance(item, int) and abs(item) > MAX_SIZE:
                 yield "CFG305", f"[{n}]", f"-{MAX_SIZE} to {MAX_SIZE}", ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -256,15 +257,15 @@ class Library:
 
     def __init__(self, *roots: Path) -> None:
         self.shipped = shipped_root()
-        self.roots = tuple({root.resolve(): root.absolute() for root in (*roots, self.shipped)}.values())
+        self.roots = tuple(dict.fromkeys(Path(os.path.abspath(root)) for root in (*roots, self.shipped)))
         self._wrong: dict[Path, Finding] = {}  # folders
         self._files: dict[str, dict[str, Path]] = {}
         self._twice: dict[Path, Finding] = {}  # the file that counts -> what says so
         self._parsed: dict[tuple[str, Path], tuple[dict[str, Any] | None, Problems]] = {}
         self._read: dict[tuple[str, Path], tuple[Any_ | None, tuple[Finding, ...]]] = {}
         for root in self.roots:
-            if not root.is_dir():
-                self._no(root, "a folder of contracts", "nothing" if not root.exists() else "not a folder")
+            if not os.path.isdir(root):  # which never raises
+                self._no(root, "a folder of contracts", "a file" if os.path.exists(root) else "nothing")
 
     def _no(self, folder: Path, expected: str, seen: object) -> None:
         self._wrong[folder] = finding("CON101", visible(folder), expected=expected, observed=visible(seen))
@@ -276,7 +277,11 @@ class Library:
             for root in self.roots:
                 folder = root / FOLDERS[kind]
                 try:
-                    paths = sorted(p for p in folder.iterdir() if p.suffix == ".toml") if folder.exists() else []
+                    paths = (
+                        sorted(p for p in folder.iterdir() if p.name[0] != "." and p.suffix == ".toml")
+                        if folder.exists()
+                        else []
+                    )
                 except OSError as error:
                     self._no(folder, "a folder of contracts", error.strerror or error)
                     continue
@@ -339,8 +344,8 @@ class Library:
         """Return the name under which a file is shown: contracts/… if shipped, else as the current folder sees it."""
         for root, prefix in ((self.shipped, "contracts"), (Path.cwd(), "")):
             if path.absolute().is_relative_to(root):
-                return visible((prefix / path.absolute().relative_to(root)).as_posix())
-        return visible(path.absolute().as_posix())
+                return visible((prefix / path.absolute().relative_to(root)).as_posix(), 4096)
+        return visible(path.absolute().as_posix(), 4096)
 
     def parsed(self, kind: str, path: Path) -> tuple[dict[str, Any] | None, Problems]:
         """Return the body of a file as KINDS declares it, None standing for what is broken, and its errors so far."""
@@ -365,7 +370,7 @@ def load(path: Path, kind: str, library: Library) -> tuple[Any_ | None, tuple[Fi
     if data is None:
         return None, base.all()
     out, sure = Problems(base.label, base.lines), True
-    out.found += base.found
+    out.found, out.more = [*base.found], base.more
     if "extends" in data:
         data, sure = _inherit(data, kind, path, library, out)
     elif "without" in data:
@@ -637,8 +642,10 @@ class _Check:
         for name, d in self.rows("dialects"):
             path = ("dialects", name)
             pairs = [*(d.get("rename") or {}).items(), *([(d["strip"], "")] if d.get("strip") is not None else [])]
+            if any(new is None for _, new in pairs):
+                continue
             for prefixes in zip(*pairs, strict=True):
-                if twice := [prefix for prefix in prefixes if prefix is not None and prefixes.count(prefix) > 1]:
+                if twice := [prefix for prefix in prefixes if prefixes.count(prefix) > 1]:
                     self.out.add("CON104", path, f"{twice[0]!r} twice", expected="each prefix once")
                     break
             else:

@@ -6,7 +6,6 @@ what cannot be read is a finding.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -299,6 +298,8 @@ def snapshot_name(source: Source) -> tuple[str, str | None]:
 
 def recorded_files(source: Source, weights: set[str]) -> dict[str, Any]:
     """Return size and hash of config.json and of each weight file's header; of other files the size."""
+    import hashlib  # noqa: PLC0415 (slow to import, and only record needs it)
+
     out: dict[str, Any] = {}
     for name, size in source.files.items():
         out[name] = {"size": size}

@@ -583,5 +583,5 @@ def read_toml(path: Path, label: str) -> tuple[dict[str, Any] | None, Problems]:
     except (tomllib.TOMLDecodeError, RecursionError, MemoryError, ValueError) as error:
         found = re.search(r"at line (\d+)", str(error))
         out.lines = {(): int(found[1]) if found else text.count("\n") + 1}
-        out.add("CON102", (), error)
+        out.add("CON102", (), error, expected="TOML 1.0")
         return None, out

@@ -6,7 +6,6 @@ not said again.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -440,6 +439,8 @@ def _token_table(source: Source) -> tuple[str, dict[int, str]] | None:
     raw = source.take(name, TOKENIZER_LIMIT)
     if isinstance(raw, Finding):
         return None
+    import hashlib  # noqa: PLC0415 (slow to import)
+
     table: dict[int, str] = {}
     if name == "tokenizer.json":
         data, faults = strict_json(raw)

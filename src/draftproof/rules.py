@@ -34,7 +34,7 @@ BANDS = {
 _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     # --- CON: contract files -----------------------------------------------------------------------------------
     ("CON101", "contract-unreadable", "contract", "error", "contract file cannot be read",
-     "A contract must be a plain UTF-8 TOML file of at most 1 MB and 50,000 values that is not nested more than 32 deep.",
+     "A contract must be a plain UTF-8 TOML file of at most 1 MB and 50,000 values, not nested more than 32 deep.",
      "Check the path, the permissions, the encoding and the size."),
     ("CON102", "contract-syntax", "contract", "error", "contract file is not valid TOML",
      "Nothing can be read from a file whose syntax is wrong, duplicate keys included.",
