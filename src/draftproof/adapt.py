@@ -1,6 +1,7 @@
-"""Can a drafter initialise one for another target? The changes, a plan per tensor, and the rewritten checkpoint.
+"""Can a drafter initialise one for another target? What must change in its config, and what becomes of each tensor.
 
-``adapt`` decides from metadata alone. ``write`` makes the new checkpoint from a local one, tensor by tensor.
+Decided from metadata alone, in this order: what the target demands of the config, the layout that the new config asks
+for, how the two vocabularies stand to each other, one step per tensor, and the verdict.
 """
 
 from __future__ import annotations
@@ -8,35 +9,65 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from draftproof.api import Case, examine, open_side, recordings, report
-from draftproof.checkpoint import Checkpoint, listed
-from draftproof.conform import View, conform, layout, recognise
-from draftproof.contracts import Contract, Library
-from draftproof.dims import Expr, ExprError, Known, Lookup, Unknown, evaluate, parse
-from draftproof.findings import Change, Finding, Plan, Report, Step, finding, visible
-from draftproof.hub import Source, open_model, recorded_repos, unreadable
-from draftproof.pair import aux_usable, declared_facts, engine_rows, rope_of, rope_text, same_repo
+from draftproof.checkpoint import Checkpoint, listed, parse_config
+from draftproof.conform import View, conform, expectations, layout, recognise
+from draftproof.contracts import Contract, Dialect, Library
+from draftproof.dims import Absent, Expr, ExprError, Known, Lookup, Unknown, evaluate, parse
+from draftproof.findings import Change, Finding, Plan, Report, Step, visible
+from draftproof.hub import Source, open_model, read_plain, recorded_repos
+from draftproof.pair import Couple, aux_usable, declared_facts, engine_rows, fits, rope_of, rope_text, same_repo
+from draftproof.strict import CONFIG_LIMIT
 
-CHUNK = 16 << 20  # bytes moved at a time
 NEAR = 5  # config keys by which a drafter may differ and still be called near
+FLOATS = ("BF16", "F16", "F32")  # dtypes in which a tensor can be made
 _NOT_MEANT = ("transformers_version", "_name_or_path")  # keys that change nothing
+_OF_BYTES = ("dtype", "torch_dtype", "quantization_config")  # keys that speak of stored bytes: those are the drafter's
+_TRAINED = ("norm_before_residual", "hidden_act", "rms_norm_eps")  # keys that give the same weights another function
+_WHOLE = ("attention", "mlp")  # groups that compute one function: taken whole in a layer, or not at all
+_WORDS = ("head", "map", "mask", "embedding")  # roles whose rows are tokens
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Say how the token ids of the new drafter stand to those of the old one."""
+
+    same: bool = True  # a target id means the same token
+    rows: bool = True  # it is known which target id each row of the old head stands for
+    why: str = ""  # why not
+    redrawn: bool = False  # the draft vocabulary is another one
+    whole: bool = False  # the new draft vocabulary is the whole target vocabulary
+    given: View | None = None  # a local checkpoint whose d2t becomes the new one
 
 
 @dataclass(frozen=True)
 class Goal:
-    """Hold what the new drafter is to be: its contract, its config, and the layout they ask for."""
+    """Hold what the new drafter is to be: its contract, its config, and the layout and vocabulary they ask for."""
 
     contract: Contract
     config: dict[str, Any]
     view: View
+    demands: Mapping[str, str]  # config key -> why the target asks for its value
+    vocabulary: Vocabulary = Vocabulary()
+    like: View | None = None  # the drafter whose geometry is asked for
+    kept: tuple[Change, ...] = ()  # keys that stay as the drafter was trained: the value asked for, the value kept
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Hold a plan in the making: the pair, the goal, what changes, what becomes of each tensor, what stays wrong."""
+
+    couple: Couple
+    goal: Goal
+    changes: tuple[Change, ...]
+    steps: tuple[Step, ...]
+    wrong: tuple[Finding, ...]
 
 
 # --- the answer ---------------------------------------------------------------------------------------------------
@@ -45,8 +76,13 @@ class Goal:
 def adapt(drafter: Any, to: Any, library: Library, *, like: Any = None, family: str = "", rerun: str = "") -> Report:
     """Return whether and how a drafter can initialise one for another target; with like, in its geometry."""
     case, plan, _ = plan_for(drafter, to, library, like=like, family=family)
-    subject = f"{visible(drafter)} for {visible(to)}" + (f", like {visible(like)}" if like else "")
-    return replace(report(case, subject, rerun), plan=plan)
+    return replace(report(case, subject_of(drafter, to, like), rerun), plan=plan)
+
+
+def subject_of(drafter: Any, to: Any, like: Any = None) -> str:
+    """Return the question in one line."""
+    names = [visible(m.get("name", "in memory") if isinstance(m, Mapping) else m) for m in (drafter, to, like)]
+    return f"{names[0]} for {names[1]}" + (f", like {names[2]}" if like is not None else "")
 
 
 def plan_for(
@@ -55,118 +91,192 @@ def plan_for(
     """Return the case, the plan, and what the new checkpoint is to be, if that is known."""
     case = examine(drafter, to, library, family=family)
     couple = case.couple
-    if couple is None:
-        return case, Plan("unknown", "unknown: drafter and target could not both be read"), None
-    changes = list(_changes(case))
-    goal: Goal | None
-    if like is None:
-        config = _edited(couple.drafter.checkpoint.config.data, changes)
-        goal = _goal(_contract(couple.drafter), config, case)
+    other = None if like is None else _open_like(like, case)
+    if couple is None or (like is not None and other is None):
+        return case, Plan("unknown", f"unknown: {_first_problem(case)}"), None
+    goal = _goal(case, couple, other)
+    steps = tuple(_steps(couple, goal))
+    wrong = tuple(_still_wrong(couple, goal, steps))
+    draft = Draft(couple, goal, tuple(_changes(couple.drafter, goal)), steps, wrong)
+    verdict = _verdict(draft)
+    return case, Plan(verdict, _headline(verdict, draft), draft.changes, steps, tuple(_says(case, draft))), goal
+
+
+def _first_problem(case: Case) -> str:
+    found = [f for f in (*(case.contract or ()), *(case.source or ())) if f.level in ("error", "unknown")]
+    if not found:
+        return "drafter and target could not both be read"
+    return f"{found[0].subject}: {found[0].message}"
+
+
+def _open_like(like: Any, case: Case) -> View | None:
+    """Open the drafter whose geometry is asked for: a folder, an id, a mapping, or a config file alone."""
+    assert case.source is not None
+    checkpoint: Checkpoint | Finding
+    path = Path(os.path.expanduser(like) if isinstance(like, (str, Path)) else "")
+    if path.suffix == ".json" and os.path.isfile(path):
+        raw = read_plain(path, CONFIG_LIMIT)
+        data, found = (None, [raw]) if isinstance(raw, Finding) else parse_config(raw, str(path))
+        case.source += [replace(f, subject=f"like {f.subject}") for f in found]
+        if data is None:
+            return None
+        checkpoint = Checkpoint(Source(str(like), kind="config", config=data, provenance="config only"), "drafter")
     else:
-        goal = _goal_like(like, case)
-        if goal is None:
-            return case, Plan("unknown", f"unknown: {visible(like)} could not be read"), None
-        changes = list(_config_diff(couple.drafter.checkpoint.config.data, goal.config))
-    steps = tuple(_steps(couple.drafter, goal))
-    verdict = _verdict(case, goal, steps, changes)
-    says = tuple(_says(case, goal, steps, like))
-    return case, Plan(verdict, _headline(verdict, case, goal, steps, changes), tuple(changes), steps, says), goal
+        checkpoint = open_side(like, "drafter", case.library)
+    if isinstance(checkpoint, Finding):
+        case.source.append(replace(checkpoint, subject=f"like {checkpoint.subject}"))
+        return None
+    contract, found = recognise(case.library, checkpoint, "family")
+    if contract is None:
+        case.source += [replace(f, subject=f"like {f.subject}") for f in (*checkpoint.findings, *found)]
+        return None
+    return conform(contract, checkpoint)
 
 
-def _contract(view: View) -> Contract:
+def contract_of(view: View) -> Contract:
+    """Return the contract of a side that was recognised."""
     assert view.contract is not None
     return view.contract
 
 
-def _goal(contract: Contract, config: dict[str, Any], case: Case) -> Goal:
-    assert case.couple is not None
-    source = case.couple.drafter.checkpoint.source
-    made = Source("new drafter", config=config, provenance=source.provenance, unknown=source.unknown)
-    return Goal(contract, config, conform(contract, Checkpoint(made, "drafter"), tensors=False))
+def _goal(case: Case, couple: Couple, like: View | None) -> Goal:
+    """Return what the new drafter is to be: the config at hand, or the one asked for, as the target demands it."""
+    drafter = couple.drafter
+    base = couple if like is None else Couple(like, couple.target, couple.library, {})
+    contract, source = contract_of(base.drafter), base.drafter.checkpoint.source
+    demands, aux = list(_demands(base)), list(_aux_demands(couple))
+    config = edited(base.drafter.checkpoint.config.data, demands)
+    own = edited(drafter.checkpoint.config.data, aux)
+    reasons = {c.key: c.why for c in demands}
+    kept: list[Change] = []
 
+    def make() -> Goal:
+        made = Source("new drafter", kind="config", config=config, provenance=source.provenance, unknown=source.unknown)
+        view = conform(contract, Checkpoint(made, "drafter"), tensors=False)
+        vocabulary = _vocabulary(case, drafter, view, like)
+        return Goal(contract, config, view, reasons, vocabulary, like, tuple(kept))
 
-def _goal_like(like: Any, case: Case) -> Goal | None:
-    opened = open_side(like, "drafter", case.library)
-    if isinstance(opened, Finding):
-        case.source = [*(case.source or []), replace(opened, subject=f"like {opened.subject}")]
-        return None
-    contract, found = recognise(case.library, opened, "family")
-    if contract is None:
-        case.source = [*(case.source or []), *found]
-        return None
-    config = deepcopy(dict(opened.config.data))
-    return Goal(contract, config, conform(contract, opened, tensors=opened.source.provenance == "read"))
+    for key in _OF_BYTES if like is not None else ():
+        _put(config, key, _at(own, key))
+    goal = make()
+    if like is not None and _taken(_steps(couple, goal), contract.roles.get("fusion", "")):
+        for key in dict.fromkeys((*contract.aux_keys, *contract_of(drafter).aux_keys)):
+            if _at(own, key) != _at(config, key):  # the rows of fc mean the layers that they were trained on
+                kept.append(Change(key, _at(config, key), _at(own, key), "fc was trained on its own layers"))
+                _put(config, key, _at(own, key))
+                reasons |= {c.key: c.why for c in aux if c.key == key}
+        goal = make()
+    return goal
 
 
 # --- what must change in the config -------------------------------------------------------------------------------
 
 
-def _changes(case: Case) -> Iterator[Change]:
-    """Yield the config changes that the target asks for, each with its reason."""
-    couple = case.couple
-    assert couple is not None
-    contract = _contract(couple.drafter)
-    own = couple.drafter
+def _demands(couple: Couple) -> Iterator[Change]:
+    """Yield the config changes that the target asks of a drafter, each with its reason; no change is not one."""
+    for change in _wanted(couple):
+        if change.old != change.new or type(change.old) is not type(change.new):
+            yield change
+
+
+def _wanted(couple: Couple) -> Iterator[Change]:
+    own, contract = couple.drafter, contract_of(couple.drafter)
+    config = own.checkpoint.config.data
     for name, dim in couple.dims.dims.items():
-        if "drafter" not in dim.sources or "target" not in dim.sources:
+        if not {"drafter", "target"} <= set(dim.sources):
             continue
-        said, is_ = couple.drafter.dims(name), couple.dims.stated(name, "target")
-        key = next((str(s) for s in dim.sources["drafter"] if s.name), "")
-        if key and isinstance(said, Known) and isinstance(is_, Known) and said.value != is_.value:
-            yield Change(key, _old(own, key), is_.value, f"the target's {is_.witness.rpartition(': ')[2]}")
+        said, is_, key = own.dims(name), couple.dims.stated(name, "target"), _key(own, name)
+        differs = isinstance(said, Absent) or (isinstance(said, Known) and said.value != getattr(is_, "value", None))
+        if key and isinstance(is_, Known) and differs:
+            yield Change(key, _at(config, key), is_.value, f"the target's {is_.key or name}")
+    key, sizes = _key(own, contract.sizes.get("draft_vocab", "")), (own.size("draft_vocab"), own.size("target_vocab"))
+    draft, whole, full = (s.value if isinstance(s, Known) else None for s in (*sizes, couple.size("target_vocab")))
+    if key and key != _key(own, contract.sizes.get("target_vocab", "")) and full and draft == whole != full:
+        yield Change(key, draft, full, "the whole vocabulary, as before")
     context, theirs = couple.size("context"), couple.size("target_context")
-    if isinstance(context, Known) and isinstance(theirs, Known) and context.value < theirs.value:
-        key = context.witness.rpartition(": ")[2]
+    key = _key(own, contract.sizes.get("context", ""))
+    if key and _whole(context) and _whole(theirs) and context.value < theirs.value:
         rows = engine_rows(couple, key)
         refuses = [f"{r.engine} {r.version} refuses it otherwise ({r.source})" for r in rows if r.outcome == "refuses"]
         yield Change(key, context.value, theirs.value, "; ".join(["the target's context", *refuses]))
-    layers = next((f for f in own.findings if f.code == "CFG308"), None)
-    present = own.layers_present
-    if layers is not None and present and present == set(range(len(present))):
-        key = str(contract.dims[contract.sizes["layers"]].sources["drafter"][0])
-        yield Change(key, _old(own, key), len(present), "the layers in the file")
-    yield from _aux_changes(case)
+    present, key = own.layers_present, _key(own, contract.sizes.get("layers", ""))
+    if key and present and present == set(range(len(present))):
+        yield Change(key, _at(config, key), len(present), "the layers in the file")
+    yield from _aux_demands(couple)
     for key in ("bos_token_id", "eos_token_id"):
         mine, other = own.lookup(key), couple.target.lookup(key)
-        if isinstance(mine, Known) and isinstance(other, Known) and mine.value != other.value:
-            both = [set(v) if isinstance(v, list) else {v} for v in (mine.value, other.value)]
-            if not both[0] <= both[1]:
-                yield Change(key, mine.value, other.value, "the target's")
+        if _ints(mine) and _ints(other) and not _ints(mine) <= _ints(other):
+            yield Change(key, _at(config, key), other.value, "the target's")  # type: ignore[union-attr]
     if any(f.code == "CFG310" and f.level == "error" for f in own.findings):
         yield Change("tie_word_embeddings", True, False, "a reduced head has other rows than the embedding")
 
 
-def _aux_changes(case: Case) -> Iterator[Change]:
-    """Yield new aux layer ids where the old ones are no layers of the target, in the convention they were written in."""
-    couple = case.couple
-    assert couple is not None
-    contract = _contract(couple.drafter)
+def _aux_demands(couple: Couple) -> Iterator[Change]:
+    """Yield new aux layer ids where the old ones are no layers of the target: the family's default for it."""
+    contract = contract_of(couple.drafter)
+    if not contract.conventions or not _whole(couple.size("target_layers")):
+        return
     for key in contract.aux_keys:
         seen = couple.drafter.lookup(key)
-        if not isinstance(seen, Known) or not isinstance(seen.value, list):
-            continue
-        usable = aux_usable(couple, seen.value)
-        if not usable:
+        ids = seen.value if isinstance(seen, Known) else None
+        if isinstance(ids, list) and all(type(i) is int for i in ids) and not aux_usable(couple, ids):
             convention = next(iter(contract.conventions.values()))
-            ids = [evaluate(e, couple.dims) for e in convention.default]
-            if not any(isinstance(i, Unknown) for i in ids) and len(ids) == len(seen.value):
-                yield Change(key, seen.value, ids, f"layers of this target, the {convention.name}-style default")
+            new = [_value(e, couple.dims) for e in convention.default]
+            if all(type(i) is int for i in new) and len(new) == len(ids):
+                yield Change(key, ids, new, f"layers of this target, the {convention.name}-style default")
 
 
-def _old(view: View, key: str) -> Any:
-    seen = view.lookup(key)
-    return seen.value if isinstance(seen, Known) else None
+def _key(view: View, name: str) -> str:
+    """Return the config key that states a dim, else the first that could; "" where none can."""
+    dim = contract_of(view).dims.get(name)
+    keys = [s.name for s in (dim.sources.get("drafter", ()) if dim else ()) if s.name]
+    return next((k for k in keys if isinstance(view.lookup(k), Known)), keys[0] if keys else "")
 
 
-def _edited(config: Mapping[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
+def _whole(seen: Any) -> bool:
+    return isinstance(seen, Known) and type(seen.value) is int
+
+
+def _ints(seen: Any) -> set[int]:
+    value = seen.value if isinstance(seen, Known) else None
+    return {i for i in (value if isinstance(value, list) else [value]) if type(i) is int}
+
+
+def _value(expr: Expr, dims: Lookup) -> Any:
+    try:
+        return evaluate(expr, dims)
+    except ExprError as error:
+        return Unknown(str(error))
+
+
+def _at(config: Mapping[str, Any], key: str) -> Any:
+    """Return the value at a dotted key; None where there is none."""
+    value: Any = config
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _put(config: dict[str, Any], key: str, value: Any) -> None:
+    """Set a dotted key, or remove it for None; what is no table gives way to one."""
+    part, _, rest = key.partition(".")
+    if not rest and value is not None:
+        config[part] = deepcopy(value)
+    elif not rest:
+        config.pop(part, None)
+    elif isinstance(config.get(part), dict) or value is not None:
+        table = config[part] if isinstance(config.get(part), dict) else {}
+        _put(table, rest, value)
+        config[part] = table
+        if not table:
+            del config[part]
+
+
+def edited(config: Mapping[str, Any], changes: Iterable[Change]) -> dict[str, Any]:
     """Return a config with the changes made, keys in their old order."""
     new: dict[str, Any] = deepcopy(dict(config))
     for change in changes:
-        table = new
-        *path, last = change.key.split(".")
-        for part in path:
-            table = table.setdefault(part, {})
-        table[last] = change.new
+        _put(new, change.key, change.new)
     return new
 
 
@@ -180,13 +290,51 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return out
 
 
-def _config_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
-    """Yield the keys in which two configs differ, in the order of the new one; null and absent are the same."""
-    before, after = _flat(old), _flat(new)
-    for key in dict.fromkeys((*after, *before)):
+def _changes(drafter: View, goal: Goal) -> Iterator[Change]:
+    """Yield the keys in which two configs differ, those of the target first; null and absent are the same."""
+    before, after = _flat(drafter.checkpoint.config.data), _flat(goal.config)
+    for key in dict.fromkeys((*(k for k in goal.demands if k in after), *after, *before)):
         a, b = before.get(key), after.get(key)
-        if a != b and key not in _NOT_MEANT:
-            yield Change(key, a, b, "as in the geometry asked for")
+        if a != b and key not in _NOT_MEANT and not (b in ({}, None) and a in ({}, None)):
+            yield Change(key, a, b, goal.demands.get(key, "as in the geometry asked for"))
+
+
+# --- the vocabulary -----------------------------------------------------------------------------------------------
+
+
+def _vocabulary(case: Case, drafter: View, new: View, like: View | None) -> Vocabulary:
+    """Say how the token ids, and the draft vocabularies, of two drafters stand to each other."""
+    sizes = [view.size(part) for view in (drafter, new) for part in ("draft_vocab", "target_vocab")]
+    if not all(_whole(s) for s in sizes):
+        return Vocabulary()
+    have, old_full, want, full = (s.value for s in sizes if isinstance(s, Known))
+    levels = {f.code: f.level for f in case.fits or ()}
+    agree = levels.get("PAIR419") == "pass"
+    same = agree or (levels.get("PAIR419") != "error" and old_full == full)
+    rows, why = True, ""
+    if not same:
+        rows = False
+        why = f"{full} token ids against {old_full}, and no tokenizers at hand that agree"
+        if levels.get("PAIR419") == "error":
+            why = "the tokenizers give the same ids other tokens"
+    elif have < old_full and drafter.table.read:
+        table = drafter.role("map")
+        rows = table is not None and table.dtype in _dtypes(drafter, "map") and table.shape == (have,)
+        seen = f"{table.dtype} {list(table.shape)}" if table else "not there"
+        why = "" if rows else f"the drafter's d2t is {seen}, so it is not known which tokens its head's rows stand for"
+    given = None
+    if like is not None and like.checkpoint.source.folder is not None and like.table.read and want < full:
+        table = like.role("map")
+        file = like.table.files.get(like.names.get(contract_of(like).roles.get("map", ""), ""), "")
+        if table and table.dtype in _dtypes(like, "map") and table.shape == (want,) and file.endswith(".safetensors"):
+            given = like
+    return Vocabulary(same, rows, why, have != want, want == full, given)
+
+
+def _dtypes(view: View, role: str) -> tuple[str, ...]:
+    contract = contract_of(view)
+    rule = contract.tensors.get(contract.roles.get(role, ""))
+    return rule.dtype if rule else ()
 
 
 # --- the plan per tensor ------------------------------------------------------------------------------------------
@@ -196,36 +344,27 @@ def _old_shapes(view: View) -> dict[str, tuple[int, ...]]:
     """Return canonical name -> shape: of the file, else of the recording, else what the config asks for."""
     if view.table.tensors:
         return {n: view.table.tensors[d].shape for n, d in view.names.items() if not n.startswith("\0")}
-    return {n: shape for n, (_, shape) in layout(_contract(view), view.dims).items()}
+    return {n: shape for n, (_, shape) in layout(contract_of(view), view.dims).items()}
 
 
-_WHOLE = ("attention", "mlp")  # groups that compute one function: taken whole in a layer, or not at all
-
-
-def _steps(drafter: View, goal: Goal) -> list[Step]:
+def _steps(couple: Couple, goal: Goal) -> list[Step]:
     """Return what becomes of each tensor: new ones in the contract's order, then those that are dropped."""
+    drafter = couple.drafter
     old = _old_shapes(drafter)
     wanted = layout(goal.contract, goal.view.dims, optional=True)
-    own = _contract(drafter)
+    own = contract_of(drafter)
     groups = {n: w.rule.group for n, (w, _) in layout(own, drafter.dims, optional=True).items()}
-    rows = _row_map(drafter, goal)
+    parts = {name: part for part, name in goal.contract.roles.items()}
+    alone = _needs_embedding(couple, goal)
     steps = []
     for name, (want, shape) in wanted.items():
-        was, group, optional = old.get(name), want.rule.group, want.presence == "optional"
-        differs = f"{list(was or ())} does not fit {list(shape)}"
-        if was is None:
-            if not optional:
-                steps.append(Step(name, "init", None, shape, f"the drafter has none; {want.rule.init}", group))
-        elif rows and name == own.roles.get("mask"):
-            steps.append(Step(name, "drop", was, None, "the draft vocabulary changes", group))
-        elif was == shape:
-            steps.append(Step(name, "copy", was, shape, "same shape", group))
-        elif rows and name == goal.contract.roles.get("head") and was[1:] == shape[1:]:
-            steps.append(Step(name, "rows", was, shape, rows, group))
-        elif optional:
-            steps.append(Step(name, "drop", was, None, f"{differs}, and it is optional", group))
-        else:
-            steps.append(Step(name, "init", was, shape, f"{differs}; {want.rule.init}", group))
+        part = parts.get(name, "")
+        needed = want.presence != "optional" or (part == "embedding" and alone)
+        bad = _bad_dtype(drafter, name, want.rule.dtype)
+        step = None if bad and part != "map" else _word_step(goal, part, name, old.get(name), shape, needed)
+        step = step or _step(name, old.get(name), shape, needed, bad, want.rule.init)
+        if step is not None:
+            steps.append(replace(step, group=want.rule.group))
     lost = {
         _block(s): s.tensor for s in steps if s.group in _WHOLE and s.action == "init" and len(s.new_shape or ()) > 1
     }
@@ -233,12 +372,81 @@ def _steps(drafter: View, goal: Goal) -> list[Step]:
         if step.action == "copy" and step.group in _WHOLE and _block(step) in lost:
             why = f"it fits, but {lost[_block(step)]} beside it is new"
             steps[n] = replace(step, action="init", why=why)
-    steps += [
-        Step(n, "drop", was, None, "not part of the new drafter", groups.get(n, ""))
-        for n, was in old.items()
-        if n not in wanted
-    ]
+    for name, was in old.items():
+        if name not in wanted:
+            steps.append(Step(name, "drop", was, None, "not part of the new drafter", groups.get(name, "")))
+    spoken = {disk for name, disk in drafter.names.items() if not name.startswith("\0")}
+    for disk, tensor in drafter.table.tensors.items():
+        if disk not in spoken:
+            steps.append(Step(visible(disk), "drop", tensor.shape, None, f"no tensor that {own.id} knows"))
     return steps
+
+
+def _step(
+    name: str, was: tuple[int, ...] | None, shape: tuple[int, ...], needed: bool, bad: str, init: str
+) -> Step | None:
+    """Return the step of a tensor whose rows are no tokens: copied where it fits, else made or dropped."""
+    if was == shape and not bad:
+        return Step(name, "copy", was, shape, "same shape")
+    if was is None:
+        return Step(name, "init", None, shape, f"the drafter has none; {init}") if needed else None
+    differs = bad or f"{list(was)} does not fit {list(shape)}"
+    if needed:
+        return Step(name, "init", was, shape, f"{differs}; {init}")
+    return Step(name, "drop", was, None, f"{differs}, and it is optional")
+
+
+def _word_step(
+    goal: Goal, part: str, name: str, was: tuple[int, ...] | None, shape: tuple[int, ...], needed: bool
+) -> Step | None:
+    """Return the step of a tensor whose rows are tokens, where they move; None where they stay, or are not there."""
+    v = goal.vocabulary
+    if part not in _WORDS or (v.same and v.rows and not v.redrawn):
+        return None
+    if part == "map":
+        if v.whole:
+            return Step(name, "drop", was, None, "the new draft vocabulary is the whole one") if was else None
+        if v.given is not None:
+            return Step(name, "take", was, shape, f"from {v.given.checkpoint.source.label}")
+        return Step(name, "init", was, shape, "must come from the trainer: zeros would mean target ids 0, 1, 2, …")
+    if part == "mask":
+        mask = v.given.role("mask") if v.given is not None else None
+        if mask is not None and v.given is not None and mask.dtype == "BOOL" and mask.shape == shape:
+            return Step(name, "take", was, shape, f"from {v.given.checkpoint.source.label}")
+        return Step(name, "drop", was, None, "it belongs to the old draft vocabulary") if was else None
+    if was is None:
+        return None
+    if part == "head" and v.same and v.rows:
+        return Step(name, "rows", was, shape, _rows_text(v, was[0], shape[0])) if was[1:] == shape[1:] else None
+    if not v.same or part == "head":
+        if needed or part == "head":
+            return Step(name, "init", was, shape, f"its rows cannot be taken: {v.why}; normal")
+        return Step(name, "drop", was, None, f"its rows cannot be taken: {v.why}")
+    return None
+
+
+def _rows_text(v: Vocabulary, have: int, want: int) -> str:
+    if v.whole:
+        rest = f"the other {want - have} are initialised"
+        return f"{have} of {want} rows: row i of the old head becomes row i + d2t[i]; {rest}"
+    whose = "new" if v.given is not None else "trainer's"
+    return (
+        f"the rows of the {want} target ids that the {whose} d2t names; those that the old head lacks are initialised"
+    )
+
+
+def _bad_dtype(drafter: View, name: str, allowed: Sequence[str]) -> str:
+    tensor = drafter.tensor(name)
+    if tensor is None or not drafter.table.read or tensor.dtype in allowed:
+        return ""
+    return f"{tensor.dtype} is not {' or '.join(allowed)}"
+
+
+def _needs_embedding(couple: Couple, goal: Goal) -> bool:
+    """Tell whether the new drafter cannot share the target's embedding, because its width is another."""
+    own, theirs = goal.view.size("hidden"), couple.target.size("hidden")
+    theirs = theirs if isinstance(theirs, Known) else couple.size("target_hidden")
+    return _whole(own) and _whole(theirs) and own.value != theirs.value  # type: ignore[union-attr]
 
 
 def _block(step: Step) -> tuple[str, str]:
@@ -246,66 +454,116 @@ def _block(step: Step) -> tuple[str, str]:
     return step.group, re.sub(r"\D+", ".", step.tensor)
 
 
-def _row_map(drafter: View, goal: Goal) -> str:
-    """Return how head rows pass between two draft vocabularies of one target vocabulary, or ""."""
-    sizes = [v.size(part) for v in (drafter, goal.view) for part in ("draft_vocab", "target_vocab")]
-    if not all(isinstance(s, Known) for s in sizes):
-        return ""
-    have, full, want, full_too = (s.value for s in sizes if isinstance(s, Known))
-    if full != full_too or have == want:
-        return ""
-    if want == full:
-        return f"{have} of {want} rows: row i of the old head becomes row i + d2t[i]; the other {want - have} are initialised"
-    whose = "the first" if have == full else "those of the first"
-    return f"{whose} {want} target ids, with d2t zero: put the trainer's d2t, and the rows it names, in their place"
+def _taken(steps: Iterable[Step], name: str) -> bool:
+    return any(s.tensor == name and s.action == "copy" for s in steps)
+
+
+def serving(drafter: View, contract: Contract) -> Dialect:
+    """Return the dialect of the new names: the drafter's own, unless it is a trainer's."""
+    own = drafter.dialect.name if drafter.dialect else ""
+    plain = [d for d in contract.dialects if not d.flag]
+    return next((d for d in plain if d.name == own), plain[0] if plain else Dialect("", {}))
+
+
+def _renamed(drafter: View, goal: Goal) -> str:
+    """Return a name on disk that no serving checkpoint has, or ""."""
+    dialect = serving(drafter, goal.contract)
+    names = drafter.names.items() if drafter.table.read else ()
+    return next((disk for name, disk in names if not name.startswith("\0") and dialect.encode(name) != disk), "")
+
+
+def dtype_of(drafter: View, goal: Goal, step: Step) -> str:
+    """Return the dtype of a new tensor: its own where it has an allowed one, else the commonest of the drafter's."""
+    allowed = next(rule for rule, _ in goal.contract.rules_for(step.tensor)).dtype
+    giver = goal.vocabulary.given if step.action == "take" else drafter
+    old = giver.tensor(step.tensor) if giver is not None else None
+    if old is not None and old.dtype in allowed:
+        return old.dtype
+    floats = [t.dtype for t in drafter.table.tensors.values() if t.dtype in FLOATS]
+    common = max(dict.fromkeys(floats), key=floats.count) if floats else FLOATS[0]
+    return common if common in allowed else allowed[0]
+
+
+def _still_wrong(couple: Couple, goal: Goal, steps: Sequence[Step]) -> list[Finding]:
+    """Return the errors that rungs 1 and 2 would find in the new checkpoint, were it written as planned."""
+    encode = serving(couple.drafter, goal.contract).encode
+    tensors = {
+        encode(s.tensor): (dtype_of(couple.drafter, goal, s), s.new_shape) for s in steps if s.new_shape is not None
+    }
+    made = Source("new drafter", kind="memory", provenance="in memory", config=goal.config, tensors=tensors)
+    if not tensors or goal.view.checkpoint.source.provenance == "partial":
+        return []
+    view = conform(goal.contract, Checkpoint(made, "drafter"))
+    again = Couple(view, couple.target, couple.library, couple.facts)
+    return [f for f in dict.fromkeys((*view.findings, *fits(again))) if f.level == "error"]
 
 
 # --- verdict and words --------------------------------------------------------------------------------------------
 
 
-def _verdict(case: Case, goal: Goal, steps: Sequence[Step], changes: Sequence[Change]) -> str:
+def _verdict(d: Draft) -> str:
     """Judge the plan: no where no attention tensor can be taken, in part where a required one cannot."""
-    assert case.couple is not None
-    broken = ("SRC", "STF", "IDX")
-    if any(f.level == "error" and f.code.startswith(broken) for f in case.couple.drafter.findings) or not steps:
+    if _not_known(d):
         return "unknown"
-    if case.couple.drafter.checkpoint.source.provenance == "partial" or _unsized(goal):
-        return "unknown"
-    if not any(s.action == "copy" and s.group == "attention" and len(s.new_shape or ()) > 1 for s in steps):
+    if not any(s.action == "copy" and s.group == "attention" and len(s.new_shape or ()) > 1 for s in d.steps):
         return "no"
-    if any(s.action in ("init", "rows") for s in steps) or any(s.action == "drop" and s.group != "map" for s in steps):
+    lost = (s for s in d.steps if s.action in ("init", "rows", "take") or (s.action == "drop" and s.group != "map"))
+    if any(lost) or d.wrong:
         return "only in part"
-    return "after these changes" if changes else "as is"
+    return "after these changes" if d.changes or _renamed(d.couple.drafter, d.goal) else "as is"
 
 
-def _unsized(goal: Goal) -> list[str]:
-    """Return the dims of the new layout that are not known."""
-    exprs: list[Expr] = [
-        axis for rule in goal.contract.tensors.values() if rule.presence == "required" for axis in rule.shape
-    ]
-    return [
-        n
-        for n in goal.view.dims.needed(exprs)
-        if n not in goal.contract.sizes.values() and not isinstance(goal.view.dims(n), Known)
-    ]
+def _not_known(d: Draft) -> str:
+    """Return what keeps the plan from being judged, or ""."""
+    couple, goal = d.couple, d.goal
+    drafter, target = couple.drafter, couple.target
+    bad = next((f for f in drafter.findings if f.level == "error" and f.code[:3] in ("SRC", "STF", "IDX")), None)
+    if bad is not None:
+        return f"{bad.subject}: {bad.message}"
+    for view in (drafter, target, *([goal.like] if goal.like else [])):
+        if view.checkpoint.source.provenance == "partial":
+            return f"only some config keys of {view.checkpoint.source.name} were published"
+    if drafter.checkpoint.source.kind == "folder" and not drafter.table.read:
+        return f"the drafter's tensor table was not read: {drafter.table.basis}"
+    if isinstance(scheme := drafter.lookup("quantization_config"), Known):
+        method = scheme.value.get("quant_method", "unnamed") if isinstance(scheme.value, Mapping) else "unnamed"
+        return f"the drafter is quantised ({visible(method)}), and the layout of this scheme is not known here"
+    lacking = _lacking(goal)
+    for part in ("target_vocab", "target_hidden"):
+        name = contract_of(drafter).sizes.get(part, "")
+        if name and not isinstance(couple.dims.stated(name, "target"), Known):
+            lacking.append(name)
+    if lacking or not d.steps:
+        return f"{listed(dict.fromkeys(lacking)) or 'the layout'} cannot be known from the configs"
+    return ""
 
 
-def _headline(verdict: str, case: Case, goal: Goal, steps: Sequence[Step], changes: Sequence[Change]) -> str:
-    couple = case.couple
-    assert couple is not None
-    parts = [verdict]
+def _lacking(goal: Goal) -> list[str]:
+    """Return the dims without which the new layout is not whole."""
+    wants = {w.rule.name: w for w in expectations(goal.contract, goal.view.dims)}.values()
+    open_ = [w.rule for w in wants if w.presence in ("required", "undecided")]
+    exprs = [axis for rule in open_ for axis in (*rule.shape, *([rule.when] if rule.when else []))]
+    exprs += [end for rule in goal.contract.tensors.values() for end in rule.over or ()]
+    return [n for n in goal.view.dims.needed(exprs) if not isinstance(goal.view.dims(n), Known)]
+
+
+def _headline(verdict: str, d: Draft) -> str:
+    parts, drafter = [verdict], d.couple.drafter
     if verdict == "after these changes":
-        parts[0] += f" ({', '.join(c.key for c in changes)})"
+        names = ["tensor names"] if _renamed(drafter, d.goal) else []
+        parts[0] += f" ({', '.join([*(c.key for c in d.changes), *names])})"
     elif verdict == "only in part":
-        differ = _resized(couple.drafter, goal)
+        differ = _resized(drafter, d.goal)
         parts[0] += f" ({', '.join(differ)})" if differ else ""
-        parts.append(f"taken: {_group_line(steps)}")
+        parts.append(f"taken: {_group_line(d.steps)}")
     elif verdict == "no":
-        parts[0] += f" for attention: {_group_line(steps, only='attention')} can be taken"
-        parts.append(f"what remains: {_group_line(steps, but='attention')}")
+        parts[0] += f" for attention: {_group_line(d.steps, only='attention')} can be taken"
+        parts.append(f"what remains: {_group_line(d.steps, but='attention')}")
     elif verdict == "unknown":
-        parts[0] += ": not enough of the drafter is known"
-    if not couple.drafter.table.read:
+        parts[0] += f": {_not_known(d)}"
+    if d.wrong:
+        parts.append(f"and {listed(dict.fromkeys(f.code for f in d.wrong))} would still not hold")
+    if not drafter.table.read and verdict != "unknown":
         parts.append("on published configs, tensor table unverified")
     return ", ".join(parts)
 
@@ -314,16 +572,17 @@ def _resized(drafter: View, goal: Goal) -> list[str]:
     """Return the sizes in which the new geometry differs: "inter 18432 -> 12288"."""
     out = []
     full = goal.view.size("target_vocab")
-    for name in _contract(drafter).dims:
+    used = {n for rule in goal.contract.tensors.values() for axis in rule.shape for n in axis.names}
+    for name in contract_of(drafter).dims:
         own, new = drafter.dims(name), goal.view.dims(name)
-        if isinstance(own, Known) and isinstance(new, Known) and own.value != new.value and type(own.value) is int:
-            if not any(name in axis.names for rule in goal.contract.tensors.values() for axis in rule.shape):
-                continue
-            whole = (
-                name == goal.contract.sizes.get("draft_vocab") and isinstance(full, Known) and full.value == new.value
-            )
-            out.append(f"{name} {own.value} -> {new.value}{' full vocabulary' if whole else ''}")
-    return out
+        if name in used and _whole(own) and _whole(new) and own != new:
+            assert isinstance(own, Known)
+            assert isinstance(new, Known)
+            if own.value != new.value:
+                whole = isinstance(full, Known) and full.value == new.value
+                words = " full vocabulary" if whole and name == goal.contract.sizes.get("draft_vocab") else ""
+                out.append(f"{name} {own.value} -> {new.value}{words}")
+    return out + ([] if goal.vocabulary.same else ["other tokens"])
 
 
 _GROUPS = ("fusion", "attention", "mlp", "norm", "head", "embedding", "map", "")
@@ -333,50 +592,55 @@ def _group_line(steps: Sequence[Step], *, only: str = "", but: str = "") -> str:
     """Say by group how much can be taken: "attention 0 of 7, mlp 3 of 3"."""
     out = []
     for group in _GROUPS:
-        if group == but or (only and group != only):
-            continue
         new = [s for s in steps if s.group == group and s.new_shape is not None]
-        if new:
+        if new and group != but and (not only or group == only):
             taken = sum(s.action == "copy" for s in new)
             rows = " in part" if any(s.action == "rows" for s in new) else ""
             out.append(f"{group or 'other'}{rows or f' {taken} of {len(new)}'}")
     return ", ".join(out)
 
 
-def _says(case: Case, goal: Goal, steps: Sequence[Step], like: Any) -> Iterator[str]:
+def _says(case: Case, d: Draft) -> Iterator[str]:
     """Yield what a person must know beside the verdict, most important first."""
-    couple = case.couple
-    assert couple is not None
+    couple, goal, steps = d.couple, d.goal, d.steps
     drafter, target = couple.drafter, couple.target
-    contract = _contract(drafter)
+    contract = contract_of(drafter)
     bad_fit = [f for f in case.fits or () if f.code in ("PAIR401", "PAIR402", "PAIR404") and f.level == "error"]
-    line = _summary(contract, couple.dims)
-    if line:
+    if line := _summary(contract, couple.dims):
         yield f"geometry {'does not fit' if bad_fit else 'fits'}: {line}"
-    rows = engine_rows(couple)
-    for row in rows:
-        yield f"without the change of {row.key}, {row.engine} {row.version} {row.outcome} ({row.basis}, {row.source}): {row.see}"
-    if rows:
+    for f in d.wrong[:8]:
+        yield f"would still not hold: {f.code} {f.subject}: {f.message} (expected {f.expected}, observed {f.observed})"
+    if name := _renamed(drafter, goal):
+        dialect = serving(drafter, goal.contract)
+        yield f"tensor names: {visible(name)} and others become the {dialect.name} names of a serving checkpoint"
+    yield from _word_words(goal, steps)
+    changed = {c.key: c for c in d.changes}
+    for row in engine_rows(couple):
+        lead = f"without the change of {row.key}" if row.key in changed else f"because of {row.key}"
+        yield f"{lead}, {row.engine} {row.version} {row.outcome} ({row.basis}, {row.source}): {row.see}"
+    context = changed.get(_key(drafter, contract.sizes.get("context", "")))
+    if context and type(context.old) is int and type(context.new) is int and context.old < context.new:
         trained = couple.facts.get("trained_context")
         known = f"is {trained.value} tokens ({trained.source})" if trained else "is not declared"
         yield f"raising the context satisfies the engine, not the drafter: the length it was trained at {known}"
-    for code in ("PAIR407", "PAIR409", "PAIR408"):
-        for f in case.fits or ():
-            if f.code == code and (f.level != "pass" or code == "PAIR409"):
-                yield f"aux layers: {f.message if f.level == 'pass' else f'{f.message} ({f.observed})'}" + (
-                    f"; {f.note}" if f.note and f.level != "pass" else ""
-                )
+    yield from _aux_words(case, contract, goal, steps, changed)
     for f in case.fits or ():
         if f.code == "PAIR417" and f.level != "pass":
-            yield f"lineage: trained on {f.expected}; {f.observed}: measure the accept length before relying on it"
-    if like is not None:
+            declared = f"trained on {f.expected}; {f.observed}"
+            if f.observed == "not declared":
+                declared = "the target that it was trained on is not declared"
+            yield f"lineage: {declared}: measure the accept length before relying on it"
+    if goal.like is not None:
+        yield from _flag_words(drafter, goal, steps)
         yield from _rope_words(drafter, goal, steps)
-        yield from _head_words(steps)
-    yield from _near(case, like)
-    unread = [v for v in (drafter, target) if not v.table.read]
-    if unread:
+        yield from (f"{s.tensor}: {s.why}" for s in steps if s.action == "rows")
+        if taken := [s.tensor for s in steps if s.action == "copy"]:
+            yield f"can be taken: {listed(taken, 20)}"
+    yield from _near(case)
+    if unread := [v for v in (drafter, target) if not v.table.read]:
         names = " and ".join(f"{v.checkpoint.role} ({v.table.basis})" for v in unread)
-        yield f"tensor tables not read: {names}; TEN rules are unknown until draftproof record PATH --as ORG/NAME@COMMIT"
+        until = "draftproof record PATH --as ORG/NAME@COMMIT"
+        yield f"tensor tables not read: {names}; TEN rules are unknown until {until}"
 
 
 def _summary(contract: Contract, dims: Lookup) -> str:
@@ -387,10 +651,7 @@ def _summary(contract: Contract, dims: Lookup) -> str:
 
         def put(found: re.Match[str]) -> str:
             nonlocal known
-            try:
-                value = evaluate(parse(found[1]), dims)
-            except ExprError as error:
-                value = Unknown(str(error))
+            value = _value(parse(found[1]), dims)
             known = known and not isinstance(value, Unknown)
             return str(value)
 
@@ -400,10 +661,72 @@ def _summary(contract: Contract, dims: Lookup) -> str:
     return ", ".join(out)
 
 
+def _word_words(goal: Goal, steps: Sequence[Step]) -> Iterator[str]:
+    """Say where tokens move, and where a map is not at hand."""
+    v = goal.vocabulary
+    if not v.same:
+        yield f"another vocabulary: {v.why}: head, d2t and embedding cannot be taken, for their ids mean other tokens"
+    elif not v.rows:
+        yield f"{v.why}: the head cannot be taken"
+    if lacks_map(goal, steps):
+        yield (
+            f"{goal.contract.roles['map']} of the new draft vocabulary must come from its trainer: at zero, draft id i "
+            "would stand for target id i; give --like a local checkpoint that has it"
+        )
+    for step in steps:
+        if step.action == "take":
+            yield f"{step.tensor}: {step.why}, with the head rows of the target ids that it names"
+
+
+def lacks_map(goal: Goal, steps: Sequence[Step]) -> bool:
+    """Tell whether the new drafter needs a d2t that is not at hand."""
+    return any(s.action == "init" and s.tensor == goal.contract.roles.get("map") for s in steps)
+
+
+def _aux_words(
+    case: Case, contract: Contract, goal: Goal, steps: Sequence[Step], changed: Mapping[str, Change]
+) -> Iterator[str]:
+    for code in ("PAIR407", "PAIR409", "PAIR408"):
+        for f in case.fits or ():
+            if f.code == code and (f.level != "pass" or code == "PAIR409"):
+                seen = "" if f.level == "pass" or f.observed in f.message else f" ({f.observed})"
+                note = f"; {f.note}" if f.note and f.level != "pass" else ""
+                yield f"aux layers: {f.message}{seen}{note}"
+    for change in goal.kept:
+        asked, kept = _shown(change.old), _shown(change.new)
+        yield f"aux layers: {change.key} stays {kept}, not {asked} as in the geometry asked for: {change.why}"
+    if _taken(steps, goal.contract.roles.get("fusion", "")):
+        for key in contract.aux_keys:
+            if key in changed:
+                yield (
+                    f"aux layers: fc is copied, and was trained on {changed[key].old}: at {changed[key].new} it reads "
+                    "other layers, and must be trained again"
+                )
+
+
+def _flag_words(drafter: View, goal: Goal, steps: Sequence[Step]) -> Iterator[str]:
+    """Warn where tensors that are copied would compute another function than they were trained for."""
+    differ = []
+    for name, dim in contract_of(drafter).dims.items():
+        own, new = drafter.dims(name), goal.view.dims(name)
+        if dim.bool_ and isinstance(own, Known) and isinstance(new, Known) and own.value != new.value:
+            differ.append(f"{_key(drafter, name) or name} {_shown(own.value)} -> {_shown(new.value)}")
+    for key in _TRAINED:
+        a, b = _at(drafter.checkpoint.config.data, key), _at(goal.config, key)
+        if (a or None) != (b or None):
+            differ.append(f"{key} {_shown(a)} -> {_shown(b)}")
+    if differ and any(s.action == "copy" for s in steps):
+        yield f"flags differ: {', '.join(differ)}: what is copied was trained with the old: keep them, or train again"
+
+
+def _shown(value: Any) -> str:
+    return "absent" if value is None else visible(json.dumps(value, default=str), 80)
+
+
 def _rope_words(drafter: View, goal: Goal, steps: Sequence[Step]) -> Iterator[str]:
     """Warn where rows that are copied would be rotated otherwise than they were trained."""
     own, new = rope_of(drafter)[0], rope_of(goal.view)[0]
-    taken = [s.tensor for s in steps if s.action == "copy" and s.group == "attention"]
+    taken = [s.tensor for s in steps if s.action == "copy" and re.search(r"\.(q|k|kv)_", s.tensor)]
     if taken and {k: v.value for k, v in own.items()} != {k: v.value for k, v in new.items()}:
         yield (
             f"rope differs: trained with {rope_text(own)}; the new geometry has {rope_text(new)}: copied q and k rows "
@@ -411,16 +734,7 @@ def _rope_words(drafter: View, goal: Goal, steps: Sequence[Step]) -> Iterator[st
         )
 
 
-def _head_words(steps: Sequence[Step]) -> Iterator[str]:
-    for step in steps:
-        if step.action == "rows":
-            yield f"{step.tensor}: {step.why}"
-    taken = [s.tensor for s in steps if s.action == "copy"]
-    if taken:
-        yield f"can be taken: {listed(taken, 20)}"
-
-
-def _near(case: Case, like: Any) -> Iterator[str]:
+def _near(case: Case) -> Iterator[str]:
     """Name the known drafters of the target whose config is nearly this one."""
     couple = case.couple
     assert couple is not None
@@ -436,244 +750,5 @@ def _near(case: Case, like: Any) -> Iterator[str]:
         a, b = _flat(me.config.data), _flat(other.config)
         differ = [k for k in dict.fromkeys((*a, *b)) if a.get(k) != b.get(k)]
         if len(differ) <= NEAR:
-            yield f"identical to {other.label}, which was trained on this target, but for {' and '.join(differ) or 'nothing'}"
-
-
-# --- the rewritten checkpoint -------------------------------------------------------------------------------------
-
-
-def write(
-    drafter: Any, to: Any, library: Library, out: Path, *, like: Any = None, family: str = "", force: bool = False
-) -> Report:
-    """Write the adapted checkpoint to a new folder, whole or not at all; the source is only read."""
-    case, plan, goal = plan_for(drafter, to, library, like=like, family=family)
-    subject = f"{visible(drafter)} for {visible(to)}"
-    problem = _cannot_write(case, plan, goal, out, force)
-    if problem is None:
-        assert goal is not None
-        assert case.couple is not None
-        try:
-            _write(case.couple.drafter, goal, plan, out, force)
-            plan = replace(plan, written=str(out))
-        except OSError as error:
-            problem = unreadable(str(error.filename or out), error, str(out))
-    if problem is not None:
-        case.source = [*(case.source or []), problem]
-        plan = replace(plan, verdict="unknown", headline=f"nothing was written; the plan is: {plan.headline}")
-    return replace(report(case, subject), plan=plan)
-
-
-def _cannot_write(case: Case, plan: Plan, goal: Goal | None, out: Path, force: bool) -> Finding | None:
-    if case.couple is None or goal is None or plan.verdict == "unknown":
-        return finding("SRC117", str(out), "nothing can be written", expected="a plan", observed=plan.headline)
-    source = case.couple.drafter.checkpoint.source
-    files = set(case.couple.drafter.table.files.values())
-    if (
-        source.folder is None
-        or not case.couple.drafter.table.read
-        or not all(f.endswith(".safetensors") for f in files)
-    ):
-        help = "give the folder of a safetensors checkpoint in place of its name"
-        return finding(
-            "SRC117",
-            source.name,
-            "nothing can be written",
-            expected="a local safetensors checkpoint",
-            observed=source.label if source.folder is None else listed(files),
-            help=help,
-        )
-    if any(s.action == "rows" for s in plan.steps) and (bad := _bad_map(case.couple.drafter)):
-        return bad
-    if out.resolve() == source.folder.resolve() or source.folder.resolve() in out.resolve().parents:
-        return finding("SRC117", str(out), expected="a folder outside the source", observed=str(source.folder))
-    if out.exists() and not (force and out.is_dir()):
-        return finding("SRC117", str(out), expected="a folder that does not exist, or --force", observed="it exists")
-    return None
-
-
-def _bad_map(drafter: View) -> Finding | None:
-    """Return a finding if d2t does not send each draft id to a target id of its own."""
-    head, full = drafter.role("head"), drafter.size("target_vocab")
-    if head is None or not isinstance(full, Known):
-        return None
-    ids = _target_ids(drafter, head.shape[0])
-    inside = len(ids) == head.shape[0] and bool(((ids >= 0) & (ids < full.value)).all())
-    if inside and len(set(ids.tolist())) == len(ids):
-        return None
-    seen = (
-        f"{len(ids)} ids, {len(set(ids.tolist()))} distinct, from {ids.min()} to {ids.max()}" if len(ids) else "no ids"
-    )
-    expected = f"{head.shape[0]} distinct target ids below {full.value}, as i + d2t[i]"
-    subject = _contract(drafter).roles.get("map", "d2t")
-    return finding("PAIR405", subject, "d2t does not map the draft vocabulary", expected=expected, observed=seen)
-
-
-def _write(drafter: View, goal: Goal, plan: Plan, out: Path, force: bool) -> None:
-    """Build the folder beside its place and move it there in one step."""
-    source = drafter.checkpoint.source
-    assert source.folder is not None
-    out.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
-        weights = set(drafter.table.files.values())
-        for name, size in source.files.items():
-            if 0 <= size <= CHUNK and name != "config.json" and name not in weights and not _is_weight(name):
-                shutil.copyfile(source.folder / name, made / name)
-        (made / "config.json").write_text(
-            json.dumps(goal.config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
-        with open(made / "model.safetensors", "xb") as stream:
-            _write_tensors(drafter, goal, plan.steps, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(made, 0o777 & ~_umask())
-        if force and out.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{out.name}-old-", dir=out.parent))
-            os.replace(out, old / out.name)
-            os.replace(made, out)
-            shutil.rmtree(old)
-        else:
-            os.rename(made, out)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
-def _is_weight(name: str) -> bool:
-    return name.endswith((".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth", ".gguf"))
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-_ITEM = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "BOOL": 1, "U8": 1}
-
-
-def _write_tensors(drafter: View, goal: Goal, steps: Sequence[Step], stream: IO[bytes]) -> None:
-    """Write header and data of every tensor that the plan keeps or makes, one at a time."""
-    floats = [t.dtype for t in drafter.table.tensors.values() if t.dtype in ("BF16", "F16", "F32")]
-    default = max(set(floats), key=floats.count) if floats else "BF16"
-    encode = drafter.dialect.encode if drafter.dialect else str
-    rows: list[tuple[Step, str, str]] = []
-    for step in steps:
-        if step.new_shape is not None:
-            old = drafter.tensor(step.tensor)
-            rule = next(rule for rule, _ in goal.contract.rules_for(step.tensor))
-            dtype = old.dtype if old is not None else default if default in rule.dtype else rule.dtype[0]
-            rows.append((step, encode(step.tensor), dtype))
-    rows.sort(key=lambda r: (-_ITEM[r[2]], r[1]))
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    at = 0
-    for step, name, dtype in rows:
-        size = _ITEM[dtype] * _count(step.new_shape or ())
-        header[name] = {"dtype": dtype, "shape": list(step.new_shape or ()), "data_offsets": [at, at + size]}
-        at += size
-    raw = json.dumps(header, separators=(",", ":")).encode()
-    raw += b" " * (-len(raw) % 8)
-    stream.write(len(raw).to_bytes(8, "little") + raw)
-    for step, _, dtype in rows:
-        for chunk in _data(drafter, goal, step, dtype):
-            stream.write(chunk)
-
-
-def _count(shape: Sequence[int]) -> int:
-    out = 1
-    for n in shape:
-        out *= n
-    return out
-
-
-def _data(drafter: View, goal: Goal, step: Step, dtype: str) -> Iterator[bytes]:
-    """Yield the bytes of one new tensor."""
-    if step.action == "copy":
-        yield from _old_bytes(drafter, step.tensor)
-    elif step.action == "rows":
-        yield from _moved_rows(drafter, goal, step, dtype)
-    else:
-        yield from _made(step, dtype, goal)
-
-
-def _old_bytes(drafter: View, name: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-    """Yield the bytes [start, stop) of a tensor's data."""
-    disk = drafter.names[name]
-    file, tensor = drafter.table.files[disk], drafter.table.tensors[disk]
-    source = drafter.checkpoint.source
-    base = 8 + int.from_bytes(source.read(file, 0, 8), "little") + tensor.start
-    end = tensor.end - tensor.start if stop is None else stop
-    for at in range(start, end, CHUNK):
-        chunk = source.read(file, base + at, base + min(at + CHUNK, end))
-        if len(chunk) != min(CHUNK, end - at):
-            raise OSError(5, "file ended early: it changed while it was read", file)
-        yield chunk
-
-
-def _made(step: Step, dtype: str, goal: Goal, seed: int = 0) -> Iterator[bytes]:
-    """Yield an untrained tensor: normal with the config's initializer_range, ones, or zeros; seeded by its name."""
-    import numpy as np  # noqa: PLC0415 (only to write)
-
-    rule = next(rule for rule, _ in goal.contract.rules_for(step.tensor))
-    shape = step.new_shape or ()
-    left = _count(shape)
-    scale = goal.config.get("initializer_range")
-    scale = scale if isinstance(scale, float) and 0 < scale < 1 else 0.02
-    random = np.random.default_rng([seed, *step.tensor.encode()])
-    while left:
-        n = min(left, CHUNK // 4)
-        values = random.standard_normal(n, dtype=np.float32) * np.float32(scale)
-        if rule.init != "normal":
-            values = np.full(n, 1.0 if rule.init == "ones" else 0.0, dtype=np.float32)
-        yield _as_dtype(values, dtype)
-        left -= n
-
-
-def _as_dtype(values: Any, dtype: str) -> bytes:
-    """Return float32 values in another dtype, little-endian; bfloat16 rounds to nearest even."""
-    import numpy as np  # noqa: PLC0415
-
-    if dtype == "BF16":
-        bits = values.view(np.uint32)
-        return bytes(((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").tobytes())
-    kinds = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4", "BOOL": "?", "U8": "u1"}
-    return bytes(values.astype(kinds[dtype]).tobytes())
-
-
-def _moved_rows(drafter: View, goal: Goal, step: Step, dtype: str) -> Iterator[bytes]:
-    """Yield a head whose rows are those of the old one under the new ids, and initialised where it has none."""
-    import numpy as np  # noqa: PLC0415
-
-    assert step.old_shape is not None
-    assert step.new_shape is not None
-    (have, *_), (want, *rest) = step.old_shape, step.new_shape
-    item = _ITEM[dtype] * _count(rest)
-    disk = drafter.names[step.tensor]
-    file, folder = drafter.table.files[disk], drafter.checkpoint.source.folder
-    assert folder is not None
-    base = 8 + int.from_bytes(drafter.checkpoint.source.read(file, 0, 8), "little") + drafter.table.tensors[disk].start
-    old = np.memmap(folder / file, dtype=np.uint8, mode="r", offset=base, shape=(have, item))
-    place = np.full(want, -1, dtype=np.int64)
-    ids = _target_ids(drafter, have)
-    inside = ids < want
-    place[ids[inside]] = np.arange(have)[inside]
-    block = max(1, CHUNK // item)
-    for start in range(0, want, block):
-        at = place[start : start + block]
-        fresh = b"".join(_made(replace(step, new_shape=(len(at), *rest)), dtype, goal, seed=start))
-        rows = np.frombuffer(bytearray(fresh), dtype=np.uint8).reshape(len(at), item)
-        rows[at >= 0] = old[at[at >= 0]]
-        yield rows.tobytes()
-
-
-def _target_ids(drafter: View, count: int) -> Any:
-    """Return the target id of each draft id: i + d2t[i], or i without a map."""
-    import numpy as np  # noqa: PLC0415
-
-    name = _contract(drafter).roles.get("map", "")
-    tensor = drafter.tensor(name)
-    ids = np.arange(count, dtype=np.int64)
-    if tensor is None:
-        return ids
-    raw = b"".join(_old_bytes(drafter, name))
-    offsets = np.frombuffer(raw, dtype="<i8" if tensor.dtype == "I64" else "<i4").astype(np.int64)
-    return np.arange(len(offsets)) + offsets
+            but = " and ".join(differ) or "nothing"
+            yield f"identical to {other.name} but for {but}; that one was trained on this target ({other.provenance})"

@@ -52,7 +52,13 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
             ("--to", {"metavar": "TARGET", "required": True}),
             ("--like", {"metavar": "OTHER_DRAFTER", "help": "plan for the geometry of this drafter, or of its config"}),
             ("--write", {"metavar": "DIR", "help": "write the new checkpoint; DRAFTER must be a local folder"}),
-            ("--force", {"action": "store_true", "help": "replace DIR, if it is a checkpoint folder and nothing else"}),
+            (
+                "--force",
+                {
+                    "action": "store_true",
+                    "help": "replace DIR, if it holds a checkpoint and nothing that adapt did not write",
+                },
+            ),
             _FAMILY,
         ),
     ),
@@ -171,14 +177,14 @@ def _check(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str,
 
 
 def _adapt(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
-    from draftproof import adapt  # noqa: PLC0415
+    from draftproof import adapt, rewrite  # noqa: PLC0415
 
     library = _library(args, top)
     if args.force and not args.write:
         top.error("--force goes with --write DIR")
     more = {"like": args.like, "family": args.family or ""}
     if args.write:
-        return _report(adapt.write(args.drafter, args.to, library, Path(args.write), force=args.force, **more), args)
+        return _report(rewrite.write(args.drafter, args.to, library, Path(args.write), force=args.force, **more), args)
     return _report(adapt.adapt(args.drafter, args.to, library, **more), args)
 
 

@@ -275,22 +275,27 @@ class Library:
         if kind not in self._files:
             found: dict[str, Path] = {}
             for root in self.roots:
+                if root in self._wrong:
+                    continue
                 folder = root / FOLDERS[kind]
                 try:
-                    paths = (
-                        sorted(p for p in folder.iterdir() if p.name[0] != "." and p.suffix == ".toml")
-                        if folder.exists()
-                        else []
-                    )
+                    paths = sorted(p for p in folder.iterdir() if p.name[0] != "." and p.suffix == ".toml")
+                except FileNotFoundError:
+                    continue
                 except OSError as error:
                     self._no(folder, "a folder of contracts", error.strerror or error)
                     continue
                 for path in paths:
                     first = found.setdefault(path.stem, path)
                     if first != path and _text(first) != _text(path):
-                        seen = f"{self.label(first)} and {self.label(path)}, which differ; the first is used"
-                        parts = {"expected": "one file", "observed": seen, "contract": f"{self.label(first)}:1"}
-                        self._twice[first] = finding("CON114", f"{kind} {path.stem}", level="warning", **parts)
+                        seen = visible(f"{first} and {path}, which differ; the first is used", 4096)
+                        self._twice[first] = finding(
+                            *("CON114", visible(f"{kind} {path.stem}")),
+                            level="warning",
+                            expected="one file",
+                            observed=seen,
+                            contract=f"{self.label(first)}:1",
+                        )
             self._files[kind] = dict(sorted(found.items()))
         return self._files[kind]
 
@@ -320,7 +325,7 @@ class Library:
     def mentioning(self, kind: str, words: list[str]) -> list[str]:
         """Return the ids of files that hold one of the quoted words: a cheap first look, never a decision."""
         texts = {id: _text(path) for id, path in self.files(kind).items()}
-        quoted = [f"{mark}{word}{mark}".encode() for word in words for mark in "\"'"]
+        quoted = [f"{mark}{word}{mark}".encode("utf-8", "replace") for word in words for mark in "\"'"]
         return [id for id, text in texts.items() if text is None or any(q in text for q in quoted)]
 
     def model(self, repo: str) -> tuple[Model | None, tuple[Finding, ...]]:
@@ -714,16 +719,9 @@ def _contract(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Con
     tensors = {
         name: TensorRule(
             name,
-            shape=t["shape"],
-            dtype=tuple(d for word in t.get("dtype", ("float",)) for d in DTYPE_SETS.get(word, (word,))),
-            presence=t.get("presence", "required"),
-            when=t.get("when"),
-            otherwise=t.get("otherwise", "forbidden"),
+            **{key: value for key, value in t.items() if key not in ("for", "dtype")},
             over=t.get("for"),
-            group=t.get("group", ""),
-            init=t.get("init", "normal"),
-            missing=t.get("missing", "TEN401"),
-            misfit=t.get("misfit", "TEN403"),
+            dtype=tuple(d for word in t.get("dtype", ("float",)) for d in DTYPE_SETS.get(word, (word,))),
             line=out.line(("tensors", name)),
         )
         for name, t in data.get("tensors", {}).items()

@@ -122,6 +122,9 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
      "The file is a pickle that asks for more than tensor rebuilding, is of the legacy non-zip format, or is "
      "damaged. No pickle code is ever run here.",
      "Convert it to safetensors in an environment you trust."),
+    ("SRC122", "cannot-write", "usage", "error", "the new checkpoint cannot be written",
+     "A checkpoint is written whole or not at all, apart from what is read, and never over what is no checkpoint.",
+     "Do what the finding proposes: another DIR, --force, or what the plan lacks."),
 
     # --- STF: the safetensors header ---------------------------------------------------------------------------
     ("STF201", "header-too-small", "container", "error", "file is shorter than the 8-byte header length",

@@ -484,11 +484,9 @@ def test_same_id_in_two_folders_is_told_and_the_first_counts(put: Put, tmp_path:
     library = put("target", "llama", TARGET)
     contract, found = library.get("target", "llama")
     assert contract.title == "t"
+    both = f"{tmp_path}/contracts/targets/llama.toml and {shipped_root()}/targets/llama.toml"
     assert [(f.code, f.level, f.observed) for f in found] == [
-        (
-            *("CON114", "warning"),
-            "contracts/targets/llama.toml and contracts/targets/llama.toml, which differ; the first is used",
-        )
+        ("CON114", "warning", f"{both}, which differ; the first is used")
     ]
     assert library.broken("target") == list(found)
     assert library.broken("pair") == []
@@ -527,6 +525,12 @@ def test_broken_file_is_remembered_once_it_was_read(put: Put) -> None:
     assert library.broken("family") == []
 
 
+def test_hidden_files_are_no_contracts(put: Put) -> None:
+    folder = put("target", "x", TARGET).files("target")["x"].parent
+    (folder / ".#y.toml").symlink_to("nowhere")
+    assert ".#y" not in Library(Path("contracts")).files("target")
+
+
 def test_pipe_among_the_contracts_is_told_and_never_waited_for(put: Put, tmp_path: Path) -> None:
     library = put("target", "x", TARGET)
     os.mkfifo(library.files("target")["x"].parent / "pipe.toml")
@@ -539,7 +543,7 @@ def test_words_are_found_in_quotes_of_both_kinds(put: Put) -> None:
     put("target", "x", TARGET + "detect.any_model_type = ['one']\n")
     library = put("target", "y", TARGET + 'detect.any_model_type = ["one"]\n')
     assert library.mentioning("target", ["one"]) == ["x", "y"]
-    assert library.mentioning("target", ["on"]) == []
+    assert library.mentioning("target", ["on", "\ud800"]) == []
 
 
 def test_label_can_be_clicked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
