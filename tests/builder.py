@@ -10,6 +10,7 @@ import json
 import math
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ ABSENT: Any = object()  # in place of a config value: the key is not there
 
 def edit(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Config:
     """Return a config with dotted keys set, or removed where the value is ABSENT."""
-    out: Config = json.loads(json.dumps(base))
+    out: Config = deepcopy(dict(base))
     for key, value in changes.items():
         *path, last = key.split(".")
         table = out

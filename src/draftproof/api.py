@@ -416,8 +416,9 @@ def plain(value: Any) -> Any:
     """Return a contract as plain data: expressions as text, empty fields left out."""
     if isinstance(value, Expr):
         return str(value)
-    if is_dataclass(value):
-        named = {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if is_dataclass(value) or hasattr(value, "_fields"):
+        names = [f.name for f in fields(value)] if is_dataclass(value) else value._fields
+        named = {n: plain(getattr(value, n)) for n in names}
         return {k: v for k, v in named.items() if v not in ("", {}, [], None, False) and k != "name"}
     if isinstance(value, Mapping):
         return {k: plain(v) for k, v in value.items()}

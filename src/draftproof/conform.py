@@ -28,6 +28,7 @@ from draftproof.dims import (
     Seen,
     Unknown,
     evaluate,
+    read_source,
     substituted,
 )
 from draftproof.findings import Finding, finding, holds, nearest, unknown, visible
@@ -331,10 +332,14 @@ def check_dims(view: View) -> None:
                 finding("CFG312", f"config.json: {keys}", expected=f"{name}, stated by {keys}", observed="nothing",
                         note=note, contract=dim.line, where=view.checkpoint.source.label)
             )  # fmt: skip
-        elif isinstance(seen, Unknown) and not seen.told:
-            view.unpublished[keys] = seen.why
         elif isinstance(seen, Known):
             view.findings.append(holds("DIM402", name, f"{name} = {seen.value}", observed=seen.witness))
+        for source in dim.sources[role]:  # a key that was not published may say another thing
+            one = read_source(source, view.lookup)
+            if isinstance(one, Unknown) and not one.told:
+                view.unpublished.setdefault(str(source), one.why)
+            if dim.first and not isinstance(one, Absent):
+                break
     for clash in view.dims.disagreements:
         view.findings.append(disagreement(clash))
 

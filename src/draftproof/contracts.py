@@ -11,7 +11,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from keyword import iskeyword
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from draftproof.dims import ELEMENT_NAMES, PREDICATES, Dim, Expr, ExprError, find_cycle, parse
 from draftproof.findings import Finding, finding, nearest, visible
@@ -39,8 +40,7 @@ RESERVED = ELEMENT_NAMES | {"true", "false", "len", "min", "max", *PREDICATES}  
 # --- what a contract is -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class TensorRule:
+class TensorRule(NamedTuple):
     """Say of one canonical tensor, or of a row of them, what it must be."""
 
     name: str  # may hold {i}
@@ -57,8 +57,7 @@ class TensorRule:
     line: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRule:
+class KeyRule(NamedTuple):
     """Say of one config key what it must be."""
 
     key: str
@@ -107,8 +106,7 @@ class Dialect:
         return name
 
 
-@dataclass(frozen=True, slots=True)
-class Convention:
+class Convention(NamedTuple):
     """Give one meaning of aux layer ids: its default layers, its range, its distance to boundaries."""
 
     name: str
@@ -149,22 +147,24 @@ class Contract:
         return self.kind == "target"
 
     @cached_property
-    def patterns(self) -> tuple[tuple[re.Pattern[str], TensorRule], ...]:
-        """Return a pattern for each tensor rule; group 1 is the index of a row."""
-        return tuple(
-            (re.compile(re.escape(rule.name).replace(r"\{i\}", r"(0|[1-9]\d{0,5})")), rule)
-            for rule in self.tensors.values()
-        )
+    def _rows(self) -> tuple[tuple[str, str, TensorRule], ...]:
+        """Return what stands before and after {i} in the name of each rule that has one."""
+        return tuple((*rule.name.split("{i}", 1), rule) for rule in self.tensors.values() if rule.over)  # type: ignore[misc]
 
     def rules_for(self, name: str) -> Iterator[tuple[TensorRule, int | None]]:
         """Yield the rules that speak of a canonical name, with its index."""
-        for pattern, rule in self.patterns:
-            if found := pattern.fullmatch(name):
-                yield rule, int(found[1]) if pattern.groups else None
+        if (rule := self.tensors.get(name)) and not rule.over:
+            yield rule, None
+        for before, after, row in self._rows:
+            index = name[len(before) : len(name) - len(after)]
+            if name.startswith(before) and name.endswith(after) and _INDEX.fullmatch(index):
+                yield row, int(index)
 
 
-@dataclass(frozen=True, slots=True)
-class Acceptance:
+_INDEX = re.compile(r"0|[1-9]\d{0,5}")
+
+
+class Acceptance(NamedTuple):
     """Accept findings of a code, or of a band, for a reason."""
 
     code: str
@@ -177,16 +177,14 @@ class Acceptance:
         return fnmatchcase(code, self.code) and (not self.subject or fnmatchcase(subject, self.subject))
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(NamedTuple):
     """Hold one declared fact and where it was read."""
 
     value: Any
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """Name a drafter and its target, and what is accepted of them."""
 
     id: str
@@ -199,11 +197,10 @@ class Pair:
     family: str = ""
     allow: tuple[Acceptance, ...] = ()
     expect_unknown: tuple[Acceptance, ...] = ()
-    facts: Mapping[str, Fact] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(NamedTuple):
     """Hold what is known of a published model beyond its files."""
 
     id: str
@@ -214,8 +211,7 @@ class Model:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineRow:
+class EngineRow(NamedTuple):
     """State one thing that an engine does with a drafter, and when."""
 
     id: str
@@ -230,8 +226,7 @@ class EngineRow:
     line: str
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(NamedTuple):
     """Hold the rows read of one engine at one version."""
 
     id: str

@@ -240,6 +240,9 @@ def _name(name: str, lookup: Lookup, elements: Sequence[Any] | None, index: int)
         return _TRUTH[name]
     if name in ELEMENT_NAMES:
         if elements is None:
+            seen = lookup(name) if name == "i" else None  # the index of a row
+            if isinstance(seen, Known):
+                return seen.value
             raise ExprError(f"{name!r} has no meaning here")
         if name == "count_true":
             return sum(v is True for v in elements)

@@ -17,6 +17,7 @@ Level = Literal["error", "warning", "unknown", "info", "pass"]
 Verdict = Literal["pass", "fail", "unknown"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "unknown", "info", "pass")
 SCHEMA = 1  # version of Report.to_dict
+LONGEST = 1500  # characters of one part of a finding
 
 # what --draftproof-fail-on NAME turns into a failure
 FAIL_ON: Mapping[str, frozenset[Level]] = {
@@ -57,9 +58,10 @@ class Finding:
 
 
 def finding(code: str, subject: str, message: str = "", *, level: Level | None = None, **parts: Any) -> Finding:
-    """Make a finding of a known code; level and message default to the rule's own."""
+    """Make a finding of a known code, escaped and cut for print; level and message default to the rule's own."""
     rule = RULES[code]
-    return Finding(code, subject, level or rule.severity, message or rule.summary, **parts)
+    shown: dict[str, Any] = {k: visible(v, LONGEST) if isinstance(v, str) else v for k, v in parts.items()}
+    return Finding(code, visible(subject), level or rule.severity, visible(message or rule.summary, LONGEST), **shown)
 
 
 def holds(code: str, subject: str, message: str = "", **parts: Any) -> Finding:
@@ -247,7 +249,7 @@ def visible(text: object, limit: int = 200) -> str:
     return out if len(out) <= limit else f"{out[:limit]}… ({len(out)} characters)"
 
 
-def nearest(word: str, known: Iterable[str], cutoff: float = 0.75) -> str:
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str:
     """Return " (did you mean X?)" for the nearest known word, else nothing."""
     from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)
 

@@ -514,7 +514,7 @@ def rope(c: Couple) -> Iterator[Finding]:
     yield from found
     yield from (replace(f, subject=f"target {f.subject}") for f in their_found)
     where = c.drafter.checkpoint.source.label
-    unread = [rope_unknown(v, "theta", "tables") or Absent("") for v in (c.drafter, c.target)]
+    unread = [rope_unknown(v, "theta", "tables", "partial", "interleaved") or Absent("") for v in (c.drafter, c.target)]
     yield from both(c, "PAIR411", "rope", unread[0], unread[1])
     if any(isinstance(seen, Unknown) for seen in unread) or any(f.level != "pass" for f in (*found, *their_found)):
         return
@@ -602,12 +602,14 @@ def dtype_of(view: View) -> tuple[Seen, list[Finding]]:
             finding("CFG309", "config.json: dtype", "declared dtype is not the stored one", level="warning",
                     expected=visible(first), observed=held, where=where)
         )  # fmt: skip
+    unread = next((seen for _, seen in stated if isinstance(seen, Unknown)), None)
+    if unread is not None:  # another key may say another thing
+        return unread, found
     if first:
         return Known(first, f"{view.checkpoint.role} config.json: {next(iter(declared))}"), found
-    unread = next((seen for _, seen in stated if isinstance(seen, Unknown)), None)
-    if stored and unread is None:
+    if stored:
         return Known(max(stored, key=lambda d: stored[d]), "as stored"), found
-    return unread or Absent("no dtype is declared"), found
+    return Absent("no dtype is declared"), found
 
 
 def dtype(c: Couple) -> Iterator[Finding]:

@@ -359,6 +359,12 @@ def test_problem_of_a_parents_rule_points_at_the_parents_file_and_line(put: Put)
     ]
 
 
+@pytest.mark.parametrize("parent", ["nobody", "kimi-k25"])
+def test_names_are_not_judged_where_the_parent_is_not_known(parent: str, put: Put) -> None:
+    text = CHILD.replace('"p"', f'"{parent}"') + "[dims]\nm = { target = 'm' }\n[tensors]\nd = { shape = ['hidden'] }\n"
+    assert [t.split()[:2] for t in told(put("target", "c", text), "target", "c")] == [["6", "CON108"]]
+
+
 def test_rules_keep_the_line_of_the_file_that_wrote_them(put: Put) -> None:
     put("target", "p", TARGET)
     library = put("target", "c", CHILD + '\n[tensors]\n"b.w" = { shape = ["n"] }\n[dims]\nm = { target = "m" }\n')

@@ -25,10 +25,25 @@ SPEC.loader.exec_module(generate)
 FILES = [(kind, path) for kind in FOLDERS for path in Library().files(kind).values()]
 
 # the smallest contract of each kind, and edits that the reader refuses with a code and the schema refuses too
+KEYS = (
+    "[keys]\nspecial = []\neps = []\ndtype = []\nquantisation = []\n{verifier}"
+    "rope = {{ theta = [], tables = [], partial = [], interleaved = [] }}\n"
+)
+NONE = {
+    kind: {table: sorted(set(KINDS[kind].fields[table].fields) - {"none"}) for table in ("sizes", "roles")}
+    for kind in ("family", "target")
+}
+EMPTY = {
+    kind: "".join(f"[{table}]\nnone = {json.dumps(parts)}\n" for table, parts in NONE[kind].items())
+    + KEYS.format(verifier="verifier = []\n" if kind == "family" else "")
+    for kind in NONE
+}
 SMALLEST = {
     "pair": 'title = "t"\ndrafter = { model = "a/b" }\ntarget = { model = "c/d" }\n',
-    "family": 'title = "t"\nsource = "s"\n[dims]\nn = { drafter = "n" }\n[tensors]\n"w" = { shape = ["n"] }\n',
-    "target": 'title = "t"\nsource = "s"\n[dims]\nn = { target = "n" }\n[config]\nn = { type = "int" }\n',
+    "family": 'title = "t"\nsource = "s"\n[dims]\nn = { drafter = "n" }\n[tensors]\n"w" = { shape = ["n"] }\n'
+    + EMPTY["family"],
+    "target": 'title = "t"\nsource = "s"\n[dims]\nn = { target = "n" }\n[config]\nn = { type = "int" }\n'
+    + EMPTY["target"],
     "model": 'repo = "a/b"\n[trained_on]\nvalue = "c/d"\nsource = "card"\n',
     "engine": 'title = "t"\nversion = "1"\n[[rows]]\nid = "r"\nkey = "k"\nwhen = "context < 2"\n'
     'outcome = "refuses"\nsee = "s"\nbasis = "run"\nsource = "f"\n',
