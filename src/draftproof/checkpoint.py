@@ -12,7 +12,7 @@ from typing import Any
 from draftproof.container import Header, Index, Tensor, check_shards, read_header, read_index
 from draftproof.dims import Absent, Known, Seen, Unknown
 from draftproof.findings import Finding, finding, unknown, visible
-from draftproof.hub import WEIGHTS, Source, unreadable
+from draftproof.hub import NOT_PLAIN, WEIGHTS, Source, unreadable
 from draftproof.strict import CONFIG_LIMIT, strict_json
 
 LISTED = 8  # names shown before "and N more"
@@ -282,6 +282,9 @@ def read_weights(source: Source, wanted: frozenset[str] | None) -> tuple[Table, 
     if indexes[1:]:
         seen = f"{len(indexes)}: {listed(indexes)}"
         found.append(finding("IDX308", listed(indexes[1:]), expected="one index", observed=seen, where=where))
+    if index_name and files[index_name] < 0:
+        found.append(unreadable(index_name, OSError(22, NOT_PLAIN), where))
+        return Table(basis=f"{index_name} cannot be read"), found
     if index_name:
         index, index_found = read_index(_reader(source, index_name), files[index_name], index_name, wanted=wanted)
         found += index_found
@@ -326,7 +329,7 @@ class _Gather:
         size = self.source.files[name]
         try:
             if size < 0:
-                raise OSError(22, "a broken link, a folder or a pipe, not a plain file")
+                raise OSError(22, NOT_PLAIN)
             read = _reader(self.source, name)
             header, found = _read_file(read, size, name)
         except OSError as error:

@@ -94,15 +94,16 @@ def recognise(
         return contract, list(found)
     ranked = rank(library, checkpoint, kind)
     best = [one for one in ranked if one[0] == ranked[0][0]]
-    if len(best) == 1:
+    other = "target" if kind == "family" else "family"
+    if len(best) == 1 and (best[0][0] >= SURE or not rank(library, checkpoint, other, SURE)):
         return best[0][1], []
     config, source = checkpoint.config, checkpoint.source
-    if best:
+    if len(best) > 1:
         seen = " and ".join(sorted(contract.id for _, contract in best))
         return None, [unknown("TEN409", source.name, expected="one contract", observed=seen, where=source.label)]
     if config.broken or any(f.code == "SRC114" for f in checkpoint.findings):
         return None, []  # what could not be read has been said
-    code, other = ("TEN408", "target") if kind == "family" else ("TEN410", "family")
+    code = "TEN408" if kind == "family" else "TEN410"
     known = f"one of {', '.join(library.files(kind))}"
     seen = f"architectures {visible(config.texts('architectures'))}, model_type {visible(config.text('model_type'))!r}"
     turned = rank(library, checkpoint, other, 8)
@@ -159,7 +160,8 @@ def _score(contract: Contract, checkpoint: Checkpoint) -> int:
             if any(_any_name(table.tensors, p) for p in against):
                 return 0
             score += 4 * any(_any_name(table.tensors, p) for p in patterns)
-    return score
+    shared = any(a in detect.get("plain_architecture", ()) for a in config.texts("architectures"))
+    return score + SURE * (shared and score > 0)
 
 
 def _any_name(names: Mapping[str, Any], pattern: str) -> bool:
@@ -550,7 +552,10 @@ def _hear_witnesses(view: View) -> None:
     if not view.table.read:
         return
     for name, disk in view.names.items():
-        for rule, _ in contract.rules_for(name):
+        for rule, i in contract.rules_for(name):
+            start = value_of(rule.over[0], lambda _: Unknown("not bound yet")) if rule.over else None
+            if i is not None and isinstance(start, int) and i < start:
+                continue  # the row begins later: this name is another rule's
             shape = view.table.tensors[disk].shape
             if len(shape) == len(rule.shape):
                 for axis, size in zip(rule.shape, shape, strict=True):
@@ -591,14 +596,15 @@ def expectations(contract: Contract, dims: Lookup, only_layers: set[int] | None 
         ends = [value_of(end, dims) for end in rule.over]
         failed = next((end for end in ends if isinstance(end, Unknown)), None)
         start, stop = ends
-        if failed is None and stop - start > MAX_ROWS:
+        few = only_layers is not None and layers in rule.over[1].names
+        if failed is None and stop - start > MAX_ROWS and not few:
             failed = Unknown(f"{rule.over[1]} is {stop}: more than {MAX_ROWS} tensors of one name")
         if failed is not None:
             yield Expected(rule.name, rule, None, "undecided", "" if failed.told else failed.why)
             continue
         rows: Sequence[int] = range(start, stop)
-        if only_layers is not None and layers in rule.over[1].names:
-            rows = sorted(i for i in only_layers if i >= start)
+        if few:
+            rows = sorted(i for i in only_layers or () if i >= start)
         for i in rows:
             yield _expected(rule.name.replace("{i}", str(i)), rule, i, _with(dims, {"i": i}))
 

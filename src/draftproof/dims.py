@@ -374,6 +374,7 @@ class Bindings:
         self.sides = sides
         self.extra = extra or {}
         self.disagreements: list[Disagreement] = []
+        self.believed: dict[str, Known] = {}
         self._memo: dict[str, Seen] = {}
         self._open: set[str] = set()
 
@@ -389,7 +390,7 @@ class Bindings:
 
     def believe(self, name: str, witness: Known) -> None:
         """Bind a dim to what a stronger witness says; for what is bound later."""
-        self._memo[name] = witness
+        self.believed[name] = self._memo[name] = witness
 
     def stated(self, name: str, side: str) -> Seen:
         """Return what one side's config states of a dim, without defaults."""

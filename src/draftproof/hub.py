@@ -21,6 +21,7 @@ PROVENANCES = ("recorded", "derived", "partial")
 RECORDING_SCHEMA = 1
 REPO = re.compile(r"[A-Za-z0-9][\w.\-]*(?:/[A-Za-z0-9][\w.\-]*)+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
+NOT_PLAIN = "a broken link, a folder or a pipe, not a plain file"
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 _FOREIGN = (".gguf", ".onnx", ".ckpt", ".h5", ".msgpack", ".npz")
 
@@ -59,8 +60,7 @@ class Source:
         """Read one small file whole; refuse more than limit bytes."""
         size = self.files[name]
         if size < 0:
-            seen = "a broken link, a folder or a pipe"
-            return unknown("SRC113", visible(name), expected="a plain file", observed=seen, where=self.label)
+            return unreadable(name, OSError(22, NOT_PLAIN), self.label)
         if size > limit:
             return finding(
                 "CFG311", name, expected=f"at most {limit} bytes", observed=f"{size} bytes", where=self.label
@@ -228,7 +228,7 @@ def read_recording(path: Path) -> Source | Finding:
     data, faults = strict_json(raw)
     if faults:
         return bad("strict JSON", f"{faults[0].text}: {faults[0].where}")
-    if not isinstance(data, dict) or data.get("schema") != RECORDING_SCHEMA:
+    if not isinstance(data, dict) or type(data.get("schema")) is not int or data["schema"] != RECORDING_SCHEMA:
         return bad(
             f"schema {RECORDING_SCHEMA}", str(data.get("schema") if isinstance(data, dict) else type(data).__name__)
         )
@@ -244,6 +244,9 @@ def read_recording(path: Path) -> Source | Finding:
     for key, kind in want.items():
         if not isinstance(data.get(key), kind):
             return bad(f"{key}: {kind.__name__}", f"{data.get(key)!r}")
+    for key in ("unknown", "respelled"):
+        if not all(isinstance(item, str) for item in data[key]):
+            return bad(f"{key}: a list of config keys", f"{data[key]!r}")
     if data["provenance"] not in PROVENANCES:
         return bad(f"provenance: one of {', '.join(PROVENANCES)}", data["provenance"])
     revision = data.get("revision")
@@ -277,8 +280,8 @@ def _bad_tensors(tensors: Any) -> tuple[str, str] | None:
     if not isinstance(tensors, dict) or type(tensors.get("complete")) is not bool:
         return "tensors: an object with complete: true or false, or null", f"{tensors!r}"
     for key in ("count", "parameters"):
-        if tensors.get(key) is not None and type(tensors[key]) is not int:
-            return f"tensors.{key}: an integer or null", f"{tensors[key]!r}"
+        if tensors.get(key) is not None and (type(tensors[key]) is not int or tensors[key] < 0):
+            return f"tensors.{key}: a count or null", f"{tensors[key]!r}"
     named = tensors.get("named")
     if not isinstance(named, dict):
         return "tensors.named: an object", f"{named!r}"

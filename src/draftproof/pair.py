@@ -32,6 +32,8 @@ class Couple:
     def __post_init__(self) -> None:
         sides = {"drafter": self.drafter.lookup, "target": self.target.lookup}
         self.dims = Bindings(self.family.dims, sides, self.drafter.dims.extra)
+        for name, witness in self.drafter.dims.believed.items():
+            self.dims.believe(name, witness)
 
     @property
     def family(self) -> Contract:
@@ -588,8 +590,11 @@ def dtype_of(view: View) -> tuple[Seen, list[Finding]]:
     declared = {key: seen.value.removeprefix("torch.") for key, seen in stated if isinstance(seen, Known)}
     stored: dict[str, int] = {}
     if view.table.read and not isinstance(view.stated("quantisation"), Known):
-        for tensor in view.table.tensors.values():
-            if tensor.dtype in _STORED:
+        maps = (
+            {view.names.get(view.contract.roles.get(part, "")) for part in ("map", "mask")} if view.contract else set()
+        )
+        for disk, tensor in view.table.tensors.items():
+            if tensor.dtype in _STORED and disk not in maps:
                 stored[_STORED[tensor.dtype]] = stored.get(_STORED[tensor.dtype], 0) + 1
     where, found = view.checkpoint.source.label, []
     if len(set(declared.values())) > 1:

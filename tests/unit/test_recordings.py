@@ -1,0 +1,292 @@
+"""Recordings: what ships is what is known, a derived table is the contract's own, and a recorded one decides."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import builder as b
+from draftproof import api, cli
+from draftproof.checkpoint import Checkpoint
+from draftproof.conform import conform, layout, recognise
+from draftproof.contracts import Library
+from draftproof.dims import Known
+from draftproof.hub import Source, open_model, read_recording, recorded_repos, recording_name
+
+FOLDER = Library().shipped / "recordings"
+FILES = sorted(FOLDER.glob("*.json"))
+K2, K25 = "AQ-MedAI/Kimi-K2-Instruct-eagle3", "AQ-MedAI/Kimi-K25-eagle3"
+MLA = "k-l-lambda/Kimi-K2.5-Eagle3"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+H, FC, Q, INTER, VD, V = 7168, 3 * 7168, 64 * 128, 18432, 32000, 163840
+# by hand, from the published configs and the layout of the trainer's export (facts/models.json, facts/families.md 1.1)
+PUBLISHED: b.Table = {
+    "fc.weight": ("BF16", (H, FC)),
+    "midlayer.self_attn.q_proj.weight": ("BF16", (Q, 2 * H)),
+    "midlayer.self_attn.k_proj.weight": ("BF16", (Q, 2 * H)),
+    "midlayer.self_attn.v_proj.weight": ("BF16", (Q, 2 * H)),
+    "midlayer.self_attn.o_proj.weight": ("BF16", (H, Q)),
+    "midlayer.mlp.gate_proj.weight": ("BF16", (INTER, H)),
+    "midlayer.mlp.up_proj.weight": ("BF16", (INTER, H)),
+    "midlayer.mlp.down_proj.weight": ("BF16", (H, INTER)),
+    "midlayer.hidden_norm.weight": ("BF16", (H,)),
+    "midlayer.input_layernorm.weight": ("BF16", (H,)),
+    "midlayer.post_attention_layernorm.weight": ("BF16", (H,)),
+    "norm.weight": ("BF16", (H,)),
+    "lm_head.weight": ("BF16", (VD, H)),
+    "d2t": ("I64", (VD,)),
+}
+PARAMETERS = 1_190_948_864
+MLA_PARAMETERS, MLA_TENSORS, MLA_BYTES = 1_841_199_104, 16, 3_682_398_208  # its published size: 3.68 GB
+
+
+def opened(repo: str) -> Source:
+    source = open_model(repo, (FOLDER,))
+    assert isinstance(source, Source), source
+    return source
+
+
+def table_of(source: Source) -> b.Table:
+    assert source.tensors is not None
+    return {name: (row[0], tuple(row[1])) for name, row in source.tensors["named"].items()}
+
+
+# --- what ships ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_shipped_recording_is_well_formed_and_says_where_it_comes_from(path: Path) -> None:
+    source = read_recording(path)
+    assert isinstance(source, Source), source
+    assert source.origin
+    assert path.name == recording_name(source.name, source.revision)
+    assert source.revision is None  # none of these repos could be read
+    assert source.provenance in ("derived", "partial")
+    assert f"({source.provenance}" in source.label
+
+
+def test_shipped_recordings_are_those_of_the_founding_case() -> None:
+    assert {K2, K25, MLA, "moonshotai/Kimi-K2-Instruct", "moonshotai/Kimi-K2.5"} <= set(recorded_repos((FOLDER,)))
+
+
+@pytest.mark.parametrize("repo", [K2, K25])
+def test_derived_table_is_the_published_geometry(repo: str) -> None:
+    source = opened(repo)
+    assert table_of(source) == PUBLISHED
+    floats = sum(math.prod(shape) for dtype, shape in PUBLISHED.values() if dtype == "BF16")
+    assert floats == PARAMETERS
+    assert source.tensors is not None
+    assert (source.tensors["parameters"], source.tensors["count"]) == (PARAMETERS, 14)
+
+
+@pytest.mark.parametrize("repo", sorted(recorded_repos((FOLDER,))))
+def test_derived_table_is_what_the_contract_computes(repo: str) -> None:
+    source = opened(repo)
+    checkpoint = Checkpoint(source, "drafter")
+    contract, _ = recognise(b.LIBRARY, checkpoint, "family")
+    if contract is None or source.tensors is None or source.provenance != "derived":
+        assert source.provenance == "partial" or recognise(b.LIBRARY, Checkpoint(source, "target"), "target")[0]
+        return
+    view = conform(contract, checkpoint)
+    write = next(d for d in contract.dialects if d.name == "midlayer").encode
+    asked = {write(name): (want.rule.dtype[0], shape) for name, (want, shape) in layout(contract, view.dims).items()}
+    assert table_of(source) == asked
+    floats = sum(math.prod(shape) for dtype, shape in asked.values() if dtype == "BF16")
+    assert source.tensors["parameters"] == floats
+    assert source.tensors["count"] == len(asked)
+
+
+def test_latent_table_with_its_head_is_the_published_size() -> None:
+    table = table_of(opened(MLA)) | {"lm_head.weight": ("BF16", (V, H))}  # full vocabulary: the head is copied in
+    sizes = [math.prod(shape) for _, shape in table.values()]
+    assert (len(sizes), sum(sizes), 2 * sum(sizes)) == (MLA_TENSORS, MLA_PARAMETERS, MLA_BYTES)
+
+
+def test_k25_was_printed_by_a_library_and_says_so() -> None:
+    source = opened("moonshotai/Kimi-K2.5")
+    assert source.normalised
+    assert "normalised" in source.label
+    config = source.config or {}
+    assert not [key for key in (*config, *config["text_config"]) if key.startswith("_")]
+    assert "model_type" not in config["text_config"]
+    assert "text_config.model_type" in source.unknown
+    assert {"text_config.rope_parameters", "text_config.rope_theta"} <= source.respelled
+    seen = Checkpoint(source, "target").config.under(("text_config",))("rope_theta")
+    assert isinstance(seen, Known)
+    assert seen.witness == "target config.json: text_config.rope_theta, renamed by the library that printed it"
+
+
+def test_target_recording_holds_only_what_a_contract_names() -> None:
+    source = opened("moonshotai/Kimi-K2.5")
+    assert source.tensors is not None
+    assert len(source.tensors["named"]) == 3
+    assert source.tensors["count"] == 208_550
+    assert source.tensors["complete"] is False
+
+
+def test_two_drafters_of_one_trainer_differ_in_two_keys() -> None:
+    one, two = opened(K2).config or {}, opened(K25).config or {}
+    differ = {key for key in one.keys() | two.keys() if one.get(key) != two.get(key)}
+    assert differ == {"max_position_embeddings", "transformers_version"}
+    assert (one["max_position_embeddings"], two["max_position_embeddings"]) == (131072, 262144)
+
+
+# --- provenance ---------------------------------------------------------------------------------------------------
+
+
+def test_founding_case() -> None:
+    report = b.check(K2, "moonshotai/Kimi-K2.5", facts={})
+    assert b.codes(report) == {
+        "TEN400 unknown", "PAIR403", "PAIR408 unknown", "PAIR411 info", "PAIR413 info", "PAIR415 info",
+        "PAIR417 unknown",
+    }, b.text(report)  # fmt: skip
+    assert "at least 262144 tokens" in b.text(report)
+    assert "observed 131072" in b.text(report)
+    assert "draftproof record PATH --as AQ-MedAI/Kimi-K2-Instruct-eagle3@COMMIT" in b.text(report)
+    assert report.exit_code == 1
+
+
+def test_recorded_table_decides_where_a_derived_one_does_not() -> None:
+    config, base = opened(K25).config, opened("moonshotai/Kimi-K2.5")
+    facts = b.FACTS | {"trained_on": b.Fact("moonshotai/Kimi-K2.5", "its card")}
+    names = {n: ("BF16", s) for n, (_, s) in table_of(base).items()}
+    target = b.recorded(base.config, names, "moonshotai/Kimi-K2.5")
+    derived = b.check(K25, target, facts=facts)
+    assert derived.verdict == "unknown"
+    assert {c for c in b.codes(derived) if c.startswith("TEN")} == {"TEN400 unknown"}
+    good = b.check(b.recorded(config, PUBLISHED), target, facts=facts)
+    assert good.verdict == "pass", b.text(good)
+    wrong = b.check(b.recorded(config, PUBLISHED | {"fc.weight": ("BF16", (H, 4 * H))}), target, facts=facts)
+    assert {c for c in b.codes(wrong) if c.startswith("TEN")} == {"TEN403"}
+    assert "28672 = 4 * 7168: matches if aux were 4" in b.text(wrong)
+
+
+@pytest.mark.parametrize("provenance", ["derived", "partial"])
+def test_wrong_table_that_was_not_read_fails_nothing_either(provenance: str) -> None:
+    source = b.recorded(b.dense_config(), b.changed(b.dense(), {"fc.weight": ("BF16", (1, 1))}))
+    source.provenance = provenance
+    codes = b.codes(b.check(source, b.given(b.target_config(), b.target(), b.TARGET)))
+    assert "TEN400 unknown" in codes
+    assert "TEN403" not in codes
+
+
+def test_partial_recording_binds_no_default() -> None:
+    report = b.check("yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", "meta-llama/Llama-3.1-8B", facts={})
+    sides = {side.role: side for side in report.sides}
+    rows = dict(row.split("=", 1) for row in sides["drafter"].bindings)
+    assert "head_dim" not in rows
+    assert "aux" not in rows
+    assert rows["hidden"].startswith("4096 ")
+    assert "CFG313 unknown" in b.codes(report)
+    assert report.exit_code == 1  # its 2048 tokens are published
+
+
+# --- recording ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "contracts/recordings").mkdir(parents=True)
+    return tmp_path
+
+
+def record(folder: str, name: str) -> Path:
+    data, report = api.record(folder, f"{name}@{COMMIT}", Library(Path("contracts")))
+    assert data is not None, b.text(report)
+    path = Path("contracts/recordings") / data["file"]
+    path.write_text(json.dumps(data["recording"]))
+    return path
+
+
+FLAWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "none": ({}, {}),
+    "tensor missing": ({}, {"norm.weight": None}),
+    "shape": ({}, {"fc.weight": ("BF16", (64, 256))}),
+    "unexpected": ({}, {"x\ny": ("BF16", (1,))}),
+    "config": ({"hidden_size": "64"}, {}),
+    "context": ({"max_position_embeddings": 1024}, {}),
+}
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+@pytest.mark.parametrize("shards", [1, 3])
+def test_recording_of_a_folder_says_what_the_folder_says(flaw: str, shards: int, here: Path) -> None:
+    config, tensors = FLAWS[flaw]
+    b.write(here / "own", b.edit(b.dense_config(), config), b.changed(b.dense(), tensors), shards=shards)
+    b.write(here / "base", b.target_config(), b.target(), shards=shards)
+    path = record("./own", b.DRAFTER)
+    assert path.name == "org--drafter@01234567.json"
+    record("./base", b.TARGET)
+    library = Library(Path("contracts"))
+    base = f"{b.TARGET}@{COMMIT}"
+    by_name = b.check(f"{b.DRAFTER}@{COMMIT}", base, library=library)
+    by_folder = b.check("./own", base, library=library)
+    container = {"STF217 warning"}  # names are judged where the bytes are
+    assert b.codes(by_name) == b.codes(by_folder) - container
+    said = [{(f.code, f.level, f.subject, f.expected, f.observed) for f in b.against(r)} for r in (by_name, by_folder)]
+    assert said[0] == {row for row in said[1] if row[0] != "STF217"}
+    assert (flaw == "none") is (by_name.verdict == "pass")
+
+
+def test_recording_keeps_hashes_and_of_a_target_only_what_is_named(here: Path) -> None:
+    b.write(here / "base", b.target_config(), b.target())
+    data = json.loads(record("./base", b.TARGET).read_text())
+    assert set(data["tensors"]["named"]) == {"model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"}
+    assert (data["tensors"]["count"], data["tensors"]["complete"]) == (5, False)
+    assert len(data["tensors"]["names_sha256"]) == 64
+    assert len(data["files"]["config.json"]["sha256"]) == 64
+    assert len(data["files"]["model.safetensors"]["header_sha256"]) == 64
+    assert data["files"]["model.safetensors"]["size"] == (here / "base/model.safetensors").stat().st_size
+    assert (data["provenance"], data["revision"]) == ("recorded", COMMIT)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "org/name", "org/name@main", "org/name@" + "A" * 40, "name@" + COMMIT, "../x/y@" + COMMIT]
+)
+def test_recording_needs_a_commit(name: str, here: Path) -> None:
+    b.write(here / "own", b.dense_config(), b.dense())
+    data, report = api.record("./own", name, Library())
+    assert data is None
+    assert b.codes(report) == {"SRC117"}
+    assert report.exit_code == 2
+
+
+def test_snapshot_in_a_hub_cache_knows_its_name(here: Path) -> None:
+    b.write(here / f"models--org--drafter/snapshots/{COMMIT}", b.dense_config(), b.dense())
+    data, _ = api.record(f"models--org--drafter/snapshots/{COMMIT}", "", Library())
+    assert data is not None
+    assert data["file"] == "org--drafter@01234567.json"
+
+
+@pytest.mark.parametrize("files", [{}, {"config.json": "[]"}, {"config.json": "{}"}])
+def test_what_cannot_be_read_is_not_recorded(files: dict[str, str], here: Path) -> None:
+    (here / "own").mkdir()
+    for file, text in files.items():
+        (here / "own" / file).write_text(text)
+    data, report = api.record("./own", f"{b.DRAFTER}@{COMMIT}", Library())
+    assert data is None
+    assert report.exit_code != 0
+
+
+def test_record_writes_a_file_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    b.write(here / "own", b.dense_config(), b.dense())
+    words = ["record", "own", "--as", f"{b.DRAFTER}@{COMMIT}"]
+    assert cli.main(words) == 0
+    assert Path("org--drafter@01234567.json").exists()
+    assert "put it into contracts/recordings/" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(words)
+    assert stopped.value.code == 2
+
+
+def test_revision_that_is_not_the_recorded_one_is_usage(here: Path) -> None:
+    b.write(here / "own", b.dense_config(), b.dense())
+    record("./own", b.DRAFTER)
+    report = b.check(f"{b.DRAFTER}@{'f' * 40}", library=Library(Path("contracts")))
+    assert b.codes(report) == {"SRC119"}
+    assert report.exit_code == 2
