@@ -381,7 +381,7 @@ def show(id: str, library: Library) -> dict[str, Any] | Report:
 
 
 def pair_view(pair: Pair, library: Library) -> dict[str, Any]:
-    """Return the resolved view of a pair for review: tensors, dialect, bindings, verdicts; no paths, dates or commits."""
+    """Return the resolved view of a pair for review: tensors, dialect, bindings, verdicts; no paths or dates."""
     case = examine_pair(pair, library)
     made = report(case, pair.id, pair=pair)
     out: dict[str, Any] = {"pair": pair.id, "drafter": pair.drafter, "target": pair.target}
@@ -463,6 +463,7 @@ def record(path: str, name: str, library: Library) -> tuple[dict[str, Any] | Non
     found = [f for f in checkpoint.findings if f.level in ("error", "unknown")]  # reading the config comes first
     if not table.read or checkpoint.config.broken or found:
         return None, _only("source", path, *(found or [unknown("TEN400", path, observed=table.basis)]))
+    names = "\n".join(sorted(table.tensors)).encode("utf-8", "surrogatepass")
     data = {
         "schema": RECORDING_SCHEMA, "repo": repo, "revision": revision, "provenance": "recorded", "normalised": False,
         "read": {"date": date.today().isoformat(), "source": origin},
@@ -470,7 +471,7 @@ def record(path: str, name: str, library: Library) -> tuple[dict[str, Any] | Non
         "tensors": {
             "complete": len(keep & set(table.tensors)) == len(table.tensors), "count": len(table.tensors),
             "parameters": sum(_numel(t.shape) for t in table.tensors.values()),
-            "names_sha256": hashlib.sha256("\n".join(sorted(table.tensors)).encode("utf-8", "surrogatepass")).hexdigest(),
+            "names_sha256": hashlib.sha256(names).hexdigest(),
             "named": {n: [t.dtype, list(t.shape)] for n, t in sorted(table.tensors.items()) if n in keep},
         },
         "files": recorded_files(source, set(table.files.values())),

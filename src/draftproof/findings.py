@@ -133,7 +133,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Say what becomes of one tensor: copy, rows (some of it), take (from the drafter it is to be like), init or drop."""
+    """Say what becomes of one tensor: copy, rows of it, take it from the drafter it is to be like, init or drop."""
 
     tensor: str
     action: str

@@ -216,7 +216,8 @@ def head(c: Couple) -> Iterator[Finding]:
     yield from both(c, "PAIR418", name, seen, seen if not isinstance(seen, Unknown) else Absent(key))
     if isinstance(seen, Known):
         yield finding("PAIR418", name, expected=f"the tensor, or no {key} in config.json",
-                      observed=f"no tensor, {key} = {vocab.value}", where=c.drafter.checkpoint.source.label)  # fmt: skip
+                      observed=f"no tensor, {key} = {vocab.value}",
+                      where=c.drafter.checkpoint.source.label)  # fmt: skip
 
 
 # --- context, layers ----------------------------------------------------------------------------------------------
@@ -333,7 +334,7 @@ def _aux_default(
                       where=where, help="write the layers that the drafter was trained on")  # fmt: skip
         yield unknown("PAIR408", "aux layers", "the layers it was trained on are not declared", expected=f"{ids}",
                       observed="not declared", where=where,
-                      help="declare aux_layers with a source in contracts/models/ or in the pair's [facts]")  # fmt: skip
+                      help="declare aux_layers with a source: contracts/models/, or the pair's [facts]")  # fmt: skip
 
 
 def _aux_agree(known: Sequence[Known], where: str) -> Iterator[Finding]:
@@ -376,7 +377,8 @@ def special_tokens(c: Couple) -> Iterator[Finding]:
         mine = _ids(own)
         if isinstance(vocab, Known) and (out := [i for i in mine if not 0 <= i < vocab.value]):
             yield finding("PAIR410", subject, "special token id is outside the vocabulary", level="error",
-                          expected=f"0 to {vocab.value - 1}", observed=", ".join(map(str, out)), where=where)  # fmt: skip
+                          expected=f"0 to {vocab.value - 1}", observed=", ".join(map(str, out)),
+                          where=where)  # fmt: skip
         elif mine and (others := _ids(theirs)):
             if mine <= others:
                 yield holds("PAIR410", subject, f"{sorted(mine)}")
@@ -532,7 +534,8 @@ def rope(c: Couple) -> Iterator[Finding]:
     scaled = [_value(side, "type") is not None for side in (own, theirs)]
     level: Level = "warning" if all(scaled) and differ - {"interleaved", "theta"} else "info"
     yield finding("PAIR411", "rope", level=level, expected=f"{rope_text(theirs)} (target)",
-                  observed=f"{rope_text(own)} (drafter)", note=f"differs in {', '.join(sorted(differ))}", where=where)  # fmt: skip
+                  observed=f"{rope_text(own)} (drafter)", note=f"differs in {', '.join(sorted(differ))}",
+                  where=where)  # fmt: skip
 
 
 def rope_text(rope: Mapping[str, Known]) -> str:

@@ -163,7 +163,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def draftproof_verify(request: pytest.FixtureRequest, draftproof_pair: str) -> Any:
-    """Return a function that holds rungs of the pair to the session's threshold: fail, skip with the reason, or pass."""
+    """Return a function that holds rungs of the pair to the threshold: fails, skips with the reason, or passes."""
     state, item = state_of(request.config), request.node
 
     def verify(*rungs: str) -> None:
@@ -211,7 +211,8 @@ def _nothing(state: State) -> str:
     known = {kind: ", ".join(state.library.files(kind)) for kind in ("pair", "family", "target")}
     return (
         f"no pair contract in {state.root / 'pairs'}\n"
-        f"  pairs shipped with draftproof: {known['pair']}\n  families: {known['family']}\n  targets: {known['target']}\n"
+        f"  pairs shipped with draftproof: {known['pair']}\n"
+        f"  families: {known['family']}\n  targets: {known['target']}\n"
         "  check a pair with no file: pytest -m shape --drafter MODEL --target MODEL"
     )
 
@@ -264,8 +265,8 @@ class Summary:
         accepted = f", {total['accepted']} accepted" if total["accepted"] else ""
         pairs = f"{len(read)} pair{'s' if len(read) != 1 else ''}"
         return (
-            f"{pairs}: {total['holds']} checks hold, {total['fail']} fail, {total['unknown']} unknown{expected}{accepted}; "
-            f"{sum(read.values()):,} bytes read"
+            f"{pairs}: {total['holds']} checks hold, {total['fail']} fail, "
+            f"{total['unknown']} unknown{expected}{accepted}; {sum(read.values()):,} bytes read"
         )
 
     def next(self) -> str:
