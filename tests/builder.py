@@ -355,7 +355,7 @@ def recorded(config: Any, table: Table | None, name: str = DRAFTER, unknown: Ite
     named = {n: [dtype, list(shape)] for n, (dtype, shape) in (table or {}).items()}
     tensors = None if table is None else {"complete": True, "count": len(named), "parameters": None, "named": named}
     return Source(
-        name, "recording", revision="0" * 40, provenance="recorded", config=config, tensors=tensors,
+        name, "recording", repo=name, revision="0" * 40, provenance="recorded", config=config, tensors=tensors,
         unknown=frozenset(unknown),
     )  # fmt: skip
 
@@ -368,8 +368,15 @@ def given(config: Any, table: Table | None, name: str) -> dict[str, Any]:
 def check(
     drafter: Any, other: Any = None, *, facts: Mapping[str, Fact] = FACTS, library: Library = LIBRARY, family: str = ""
 ) -> Report:
-    """Check a drafter with a target, with what is declared of the drafter."""
-    return api.report(api.examine(drafter, other, library, facts=facts, family=family), "a pair")
+    """Check a drafter with a target, with what is declared of the drafter; a model in memory is the repo of its name."""
+    repos = (_repo(drafter), _repo(other))
+    return api.report(api.examine(drafter, other, library, facts=facts, family=family, repos=repos), "a pair")
+
+
+def _repo(model: Any) -> str:
+    if isinstance(model, Mapping):
+        return str(model.get("name", ""))
+    return model if model in (DRAFTER, TARGET) and Path(model).is_dir() else ""
 
 
 def pair(config: Any, table: Table | None, base: Any = None, base_table: Table | None = None, **more: Any) -> Report:

@@ -738,11 +738,11 @@ def _near(case: Case) -> Iterator[str]:
     """Name the known drafters of the target whose config is nearly this one."""
     couple = case.couple
     assert couple is not None
-    me, target = couple.drafter.checkpoint, couple.target.checkpoint.source.name
+    me, target = couple.drafter.checkpoint, couple.target.checkpoint.source.repo
     roots = recordings(case.library)
     for repo in recorded_repos(roots):
         fact = declared_facts(case.library, repo).get("trained_on")
-        if repo == me.source.name or fact is None or not same_repo(str(fact.value), target):
+        if repo == me.source.repo or fact is None or not same_repo(str(fact.value), target):
             continue
         other = open_model(repo, roots)
         if isinstance(other, Finding) or other.provenance == "partial" or other.config is None:

@@ -71,7 +71,10 @@ def open_side(
             config, tensors = None, model
         to_dict = getattr(config, "to_dict", None)
         made = in_memory(visible(model.get("name", f"{role} in memory")), to_dict() if to_dict else config, tensors)
-        return made if isinstance(made, Finding) else Checkpoint(made, role)
+        if isinstance(made, Finding):
+            return made
+        made.repo = made.name if REPO.fullmatch(made.name) else ""  # the caller says what it is
+        return Checkpoint(made, role)
     if not isinstance(model, (str, Path)) or not str(model):
         expected = 'a folder, ORG/NAME, or {"config": …, "state_dict": …}'
         return finding("SRC117", role, expected=expected, observed=visible(model, 60) or "nothing")
@@ -89,19 +92,22 @@ def examine(
     *,
     family: str = "",
     revisions: tuple[str | None, str | None] = (None, None),
+    repos: tuple[str, str] = ("", ""),
     facts: Mapping[str, Fact] | None = None,
     base: Path | None = None,
 ) -> Case:
     """Run rungs 1 and 2 on a drafter and, if there is one, its target."""
     case = Case(library, paired=target is not None)
     sides: dict[str, Checkpoint] = {}
-    for role, model, revision in (("drafter", drafter, revisions[0]), ("target", target, revisions[1])):
+    given = (("drafter", drafter, revisions[0], repos[0]), ("target", target, revisions[1], repos[1]))
+    for role, model, revision, repo in given:
         if model is None and role == "target":
             continue
         opened = open_side(model, role, library, revision, base)
         if isinstance(opened, Finding):
             case.source.append(replace(opened, subject=f"{role} {opened.subject}"))
         else:
+            opened.source.repo = repo or opened.source.repo
             sides[role] = opened
     if len(sides) == 2 and _same(sides["drafter"].source, sides["target"].source):
         same = sides["target"].source.name
@@ -112,8 +118,8 @@ def examine(
     if "target" in sides:
         case.target = _view(case, sides["target"], "target", "")
     if case.drafter and case.target and case.drafter.contract and case.target.contract:
-        name = case.drafter.checkpoint.source.name
-        case.couple = Couple(case.drafter, case.target, library, declared_facts(library, name, facts))
+        repo = case.drafter.checkpoint.source.repo
+        case.couple = Couple(case.drafter, case.target, library, declared_facts(library, repo, facts))
         case.fits = fits(case.couple)
     return case
 
@@ -240,9 +246,15 @@ def check_pair(pair: Pair, library: Library, rerun: str = "", base: Path | None 
 
 def examine_pair(pair: Pair, library: Library, base: Path | None = None) -> Case:
     """Run rungs 1 and 2 on a pair contract; paths in it are below base, the folder that holds it."""
-    revisions = (pair.drafter_revision, pair.target_revision)
     return examine(
-        pair.drafter, pair.target, library, family=pair.family, revisions=revisions, facts=pair.facts, base=base
+        pair.drafter,
+        pair.target,
+        library,
+        family=pair.family,
+        revisions=(pair.drafter_revision, pair.target_revision),
+        repos=(pair.drafter_repo, pair.target_repo),
+        facts=pair.facts,
+        base=base,
     )
 
 
@@ -295,7 +307,7 @@ def declared_target(checkpoint: Checkpoint, library: Library) -> str:
     for key in contract.keys["verifier"] if contract else ():
         if declared := checkpoint.config.text(key):
             return declared
-    fact = declared_facts(library, checkpoint.source.name).get("trained_on")
+    fact = declared_facts(library, checkpoint.source.repo).get("trained_on")
     return str(fact.value) if fact else ""
 
 

@@ -651,7 +651,7 @@ def check_tensors(view: View) -> None:
             if name not in spoken:
                 found += _out_of_range(view, name, disk, layers)
         for disk in view.unexplained:
-            found.append(_unexpected(view, disk))
+            found.append(_unexpected(view, disk, spoken))
     view.findings += _quantised(view, found, spoken)
 
 
@@ -814,10 +814,10 @@ def _where(view: View, disk: str) -> str:
     return f"{file}, {label}" if file and file != label else label
 
 
-def _unexpected(view: View, disk: str) -> Finding:
+def _unexpected(view: View, disk: str, spoken: set[str]) -> Finding:
     """Make the finding for a name that no rule speaks of."""
     contract, tensor = _contract(view), view.table.tensors[disk]
-    known = [view.dialect.encode(n) if view.dialect else n for n in contract.tensors if "{i}" not in n]
+    known = sorted(view.dialect.encode(n) if view.dialect else n for n in spoken)
     return finding(
         "TEN402",
         visible(disk),

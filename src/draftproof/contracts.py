@@ -194,6 +194,8 @@ class Pair(NamedTuple):
     target: str
     drafter_revision: str | None = None
     target_revision: str | None = None
+    drafter_repo: str = ""  # what a path is said to hold
+    target_repo: str = ""
     family: str = ""
     allow: tuple[Acceptance, ...] = ()
     expect_unknown: tuple[Acceptance, ...] = ()
@@ -723,6 +725,7 @@ def _contract(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Con
     }
     config = {key: KeyRule(key, **k, line=out.line(("config", key))) for key, k in data.get("config", {}).items()}
     aux = data.get("aux", {})
+    conventions = [Convention(n, **c) for n, c in aux.get("conventions", {}).items()]
     return Contract(
         kind,
         id,
@@ -740,7 +743,7 @@ def _contract(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Con
         rope=data.get("rope", {}),
         keys=data["keys"],
         aux_keys=aux.get("keys", ()),
-        conventions={n: Convention(n, **c) for n, c in aux.get("conventions", {}).items()},
+        conventions={c.name: c for c in sorted(conventions, key=lambda c: (c.offset, c.name))},
         nested=data.get("nested", ()),
         values=data.get("values", {}),
         summary=data.get("summary", ()),
@@ -760,6 +763,8 @@ def _pair(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Pair:
         target=data["target"]["model"],
         drafter_revision=data["drafter"].get("revision"),
         target_revision=data["target"].get("revision"),
+        drafter_repo=data["drafter"].get("repo", ""),
+        target_repo=data["target"].get("repo", ""),
         family=data.get("family", ""),
         facts=_facts(data.get("facts", {})),
         **accepted,

@@ -39,6 +39,7 @@ class Source:
     files: Mapping[str, int] = field(default_factory=dict)
     read: Callable[[str, int, int], bytes] = lambda name, start, stop: b""
     folder: Path | None = None
+    repo: str = ""  # the ORG/NAME that it is known, or declared, to be
     revision: str | None = None
     provenance: str = "read"
     normalised: bool = False
@@ -134,6 +135,7 @@ def open_folder(path: Path, name: str) -> Source:
     snapshot = path.resolve()
     revision = snapshot.name if snapshot.parent.name == "snapshots" and COMMIT.fullmatch(snapshot.name) else None
     source = Source(str(name), "folder", files, folder=path, revision=revision)
+    source.repo, _ = snapshot_name(source)
 
     def read(file: str, start: int, stop: int) -> bytes:
         with open(path / file, "rb") as stream:
@@ -261,6 +263,7 @@ def read_recording(path: Path) -> Source | Finding:
     return Source(
         data["repo"],
         "recording",
+        repo=data["repo"],
         revision=revision,
         provenance=data["provenance"],
         normalised=data["normalised"],

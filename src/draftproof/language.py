@@ -185,6 +185,13 @@ _SHARED: Mapping[str, Any] = dict(  # noqa: C408
     dialects=_map(_DIALECT, "names on disk -> canonical names; exactly one must explain every tensor"),
     config=_map(_KEY, "config key -> rule"),
 )
+_SIDE = _table(
+    "one of the two",
+    True,
+    model=_s("ORG/NAME or a path", required=True, pattern=_MODEL),
+    revision=_s("the commit of ORG/NAME"),
+    repo=_s("of a path: the ORG/NAME that it holds", pattern=REPO),
+)
 KINDS: Mapping[str, Spec] = {
     "family": _table(
         "a drafter family",
@@ -233,8 +240,8 @@ KINDS: Mapping[str, Spec] = {
     "pair": _table(
         "a drafter with its target",
         title=_s(required=True),
-        drafter=_table("", True, model=_s("ORG/NAME or a path", required=True, pattern=_MODEL), revision=_s()),
-        target=_table("", True, model=_s("ORG/NAME or a path", required=True, pattern=_MODEL), revision=_s()),
+        drafter=_SIDE,
+        target=_SIDE,
         family=_s("id of the family, where it cannot be told", pattern=ID),
         allow=_ACCEPT,
         expect_unknown=_ACCEPT,

@@ -395,70 +395,67 @@ def _ids(seen: Seen) -> set[int]:
 
 def tokenizer(c: Couple) -> Iterator[Finding]:
     """Compare the tokenizers where both are at hand: the strings that ids stand for, not the files' bytes."""
-    own, theirs = (_token_table(v.checkpoint.source) for v in (c.drafter, c.target))
-    if own is None or theirs is None:
+    raws = [_tokenizer_file(v.checkpoint.source) for v in (c.drafter, c.target)]
+    if any(raw is None for raw in raws):
         return
-    (digest, table), (their_digest, their_table) = own, theirs
-    if digest == their_digest:
-        yield holds("PAIR419", "tokenizer", "the files are the same")
-    elif not table or not their_table:
+    unread = [raw for raw in raws if isinstance(raw, Finding)]
+    if unread:
         yield unknown(
-            "PAIR419", "tokenizer", expected="the same file", observed="files that differ, and cannot be compared by id"
+            "PAIR419",
+            "tokenizer",
+            expected="two tokenizer files",
+            observed=f"{unread[0].subject}: {unread[0].observed}",
+        )
+        return
+    tables = [_token_table(raw) for raw in raws if isinstance(raw, bytes)]
+    if raws[0] == raws[1]:
+        yield holds("PAIR419", "tokenizer", "the files are the same")
+    elif not all(tables):
+        seen = "files that differ, and cannot be compared by id"
+        yield unknown("PAIR419", "tokenizer", expected="the same file", observed=seen)
+    else:
+        yield from _compare_tokens(*tables)
+
+
+def _compare_tokens(own: Mapping[int, str], theirs: Mapping[int, str]) -> Iterator[Finding]:
+    ids = sorted(own.keys() & theirs.keys())
+    differ = [i for i in ids if own[i] != theirs[i]]
+    only = len(own.keys() ^ theirs.keys())
+    if differ:
+        shown = "; ".join(f"{i}: {visible(own[i], 40)!r} against {visible(theirs[i], 40)!r}" for i in differ[:5])
+        seen = f"{len(differ)} of {len(ids)} common ids differ, {only} ids are in one only"
+        yield finding("PAIR419", "tokenizer", expected="the same text for every id", observed=seen, note=shown)
+    elif only:
+        seen = f"all {len(ids)} common ids are the same, {only} ids are in one only"
+        yield finding(
+            "PAIR421", "tokenizer", "tokenizers differ by ids that one lacks", expected="the same ids", observed=seen
         )
     else:
-        ids = sorted(table.keys() & their_table.keys())
-        differ = [i for i in ids if table[i] != their_table[i]]
-        only = len(table.keys() ^ their_table.keys())
-        if not differ and only:
-            seen = f"all {len(ids)} common ids are the same, {only} ids are in one only"
-            yield finding(
-                "PAIR421",
-                "tokenizer",
-                "tokenizers differ by ids that one lacks",
-                expected="the same ids",
-                observed=seen,
-            )
-        elif differ:
-            shown = "; ".join(
-                f"{i}: {visible(table[i], 40)!r} against {visible(their_table[i], 40)!r}" for i in differ[:5]
-            )
-            yield finding(
-                "PAIR419",
-                "tokenizer",
-                expected="the same text for every id",
-                observed=f"{len(differ)} of {len(ids)} common ids differ, {only} ids are in one only",
-                note=shown,
-            )
-        else:
-            yield holds("PAIR419", "tokenizer", f"all {len(ids)} ids stand for the same text")
+        yield holds("PAIR419", "tokenizer", f"all {len(ids)} ids stand for the same text")
 
 
-def _token_table(source: Source) -> tuple[str, dict[int, str]] | None:
-    """Return a digest and the id -> text table of a folder's tokenizer, or None where there is none."""
-    name = next(
-        (n for n in ("tokenizer.json", "tiktoken.model", "tokenizer.model") if source.files.get(n, -1) >= 0), None
-    )
-    if name is None:
-        return None
-    raw = source.take(name, TOKENIZER_LIMIT)
-    if isinstance(raw, Finding):
-        return None
-    import hashlib  # noqa: PLC0415 (slow to import)
+def _tokenizer_file(source: Source) -> bytes | Finding | None:
+    names = ("tokenizer.json", "tiktoken.model", "tokenizer.model")
+    name = next((n for n in names if n in source.files), None)
+    return None if name is None else source.take(name, TOKENIZER_LIMIT)
 
+
+def _token_table(raw: bytes) -> dict[int, str]:
+    """Return the id -> text table of a tokenizer.json, or an empty one where it is not well formed."""
+    data, faults = strict_json(raw)
+    if faults or not isinstance(data, dict):
+        return {}
+    model, added = data.get("model"), data.get("added_tokens")
+    vocab = model.get("vocab") if isinstance(model, dict) else None
     table: dict[int, str] = {}
-    if name == "tokenizer.json":
-        data, faults = strict_json(raw)
-        if isinstance(data, dict) and not faults:
-            model = data.get("model")
-            vocab = model.get("vocab") if isinstance(model, dict) else None
-            if isinstance(vocab, dict):
-                table = {i: t for t, i in vocab.items() if type(i) is int}
-            elif isinstance(vocab, list):
-                table = {i: str(row[0]) for i, row in enumerate(vocab) if isinstance(row, list) and row}
-            for row in data.get("added_tokens") or ():
-                if isinstance(row, dict) and type(row.get("id")) is int:
-                    table[row["id"]] = str(row.get("content"))
-    return hashlib.sha256(raw).hexdigest(), table
+    if isinstance(vocab, dict):
+        table = {i: t for t, i in vocab.items() if type(i) is int}
+    elif isinstance(vocab, list):
+        table = {i: str(row[0]) for i, row in enumerate(vocab) if isinstance(row, list) and row}
+    for row in added if isinstance(added, list) else ():
+        if isinstance(row, dict) and type(row.get("id")) is int:
+            table[row["id"]] = str(row.get("content"))
+    return table
 
 
 # --- rope, norms, dtypes ------------------------------------------------------------------------------------------
@@ -650,12 +647,13 @@ def quantisation(c: Couple) -> Iterator[Finding]:
 
 def verifier(c: Couple) -> Iterator[Finding]:
     """Compare the target that the drafter's config declares with the one it is paired with."""
-    seen, name = c.drafter.stated("verifier"), c.target.checkpoint.source.name
+    seen, source = c.drafter.stated("verifier"), c.target.checkpoint.source
+    name = source.repo or source.name
     yield from both(c, "PAIR416", "verifier", seen, Absent(""))
     if isinstance(seen, Known) and seen.value:
         if same_repo(seen.value, name):
             yield holds("PAIR416", "verifier", visible(name))
-        elif c.target.checkpoint.source.folder is not None:
+        elif not source.repo:
             yield unknown("PAIR416", "verifier", "whether the folder holds the declared target is not known",
                           expected=visible(seen.value), observed=visible(name))  # fmt: skip
         else:
@@ -681,16 +679,16 @@ def lineage(c: Couple) -> Iterator[Finding]:
         yield unknown("PAIR417", "lineage", "the target it was trained on is not declared",
                       expected="trained_on, with a source", observed="not declared",
                       help="declare trained_on in contracts/models/ or in the pair's [facts]")  # fmt: skip
-    elif same_repo(str(fact.value), source.name):
+    elif same_repo(str(fact.value), source.repo):
         yield holds("PAIR417", "lineage", f"trained on {fact.value} ({fact.source})")
-    elif source.kind == "folder":
+    elif not source.repo:
         yield unknown("PAIR417", "lineage", "whether the folder holds the target it was trained on is not known",
-                      expected=f"{visible(fact.value)} ({fact.source})", observed=f"the folder {visible(source.name)}",
-                      help="name the target by its repo in a pair contract, or measure the accept length")  # fmt: skip
+                      expected=f"{visible(fact.value)} ({fact.source})", observed=f"{visible(source.name)}",
+                      help="say what it holds in a pair contract: target = { model = …, repo = \"ORG/NAME\" }")  # fmt: skip
     else:
-        relation = related(c.library, str(fact.value), source.name)
+        relation = related(c.library, str(fact.value), source.repo)
         yield unknown("PAIR417", "lineage", expected=f"{visible(fact.value)} ({fact.source})",
-                      observed=f"{visible(source.name)}: {relation}")  # fmt: skip
+                      observed=f"{source.repo}: {relation}")  # fmt: skip
 
 
 def related(library: Library, trained: str, target: str) -> str:

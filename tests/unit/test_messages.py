@@ -16,6 +16,7 @@ from draftproof.rules import RULES
 
 CONFIG, TABLE = b.dense_config(), b.dense()
 IDS, PARTIAL = "eagle_config.eagle_aux_hidden_state_layer_ids", {"partial_rotary_factor": 0.5}
+WIDE = (b.target_config(hidden_size=80), b.target(hidden=80))
 MIXED = {"midlayer.hidden_norm.weight": None, "layers.0.hidden_norm.weight": ("BF16", (64,))}
 
 
@@ -31,7 +32,7 @@ def four_states_wide() -> Report:
 
 MESSAGES: dict[str, tuple[Callable[[], Report], str]] = {
     "TEN403": (
-        lambda: four_states_wide(),
+        four_states_wide,
         """
 TEN403 drafter fc.weight: shape differs  contracts/families/eagle3.toml
   expected  [hidden, aux * target.hidden] = [4096, 3 * 4096] = [4096, 12288]
@@ -199,12 +200,7 @@ PAIR401 fc.weight: fc does not take the target's hidden states  contracts/famili
 """,
     ),
     "PAIR402": (
-        lambda: b.pair(
-            b.dense_config(target_hidden_size=80),
-            b.dense(target_hidden=80),
-            b.target_config(hidden_size=80),
-            b.target(hidden=80),
-        ),
+        lambda: b.pair(b.dense_config(target_hidden_size=80), b.dense(target_hidden=80), *WIDE),
         """
 PAIR402 embedding: drafter cannot share the target's embedding
   expected  width 80 (target config.json: hidden_size), or embed_tokens of its own
