@@ -69,6 +69,7 @@ def fits(couple: Couple) -> list[Finding]:
         fused_input,
         embedding,
         head,
+        full_map,
         context,
         aux_layers,
         special_tokens,
@@ -218,6 +219,14 @@ def head(c: Couple) -> Iterator[Finding]:
         yield finding("PAIR418", name, expected=f"the tensor, or no {key} in config.json",
                       observed=f"no tensor, {key} = {vocab.value}",
                       where=c.drafter.checkpoint.source.label)  # fmt: skip
+
+
+def full_map(c: Couple) -> Iterator[Finding]:
+    """Say that a map at a full vocabulary must change nothing: its values are not read here."""
+    vocab, full = c.drafter.size("draft_vocab"), c.size("target_vocab")
+    if isinstance(vocab, Known) and isinstance(full, Known) and vocab.value == full.value and c.drafter.role("map"):
+        yield finding("PAIR405", c.family.roles["map"], "d2t at a full vocabulary must be all zero", level="info",
+                      expected="zeros, or no d2t", observed="d2t is there; its values were not read")  # fmt: skip
 
 
 # --- context, layers ----------------------------------------------------------------------------------------------
