@@ -368,7 +368,7 @@ def given(config: Any, table: Table | None, name: str) -> dict[str, Any]:
 def check(
     drafter: Any, other: Any = None, *, facts: Mapping[str, Fact] = FACTS, library: Library = LIBRARY, family: str = ""
 ) -> Report:
-    """Check a drafter with a target, with what is declared of the drafter; a model in memory is the repo of its name."""
+    """Check a drafter with a target, with what is declared; a model in memory is the repo that its name says."""
     repos = (_repo(drafter), _repo(other))
     return api.report(api.examine(drafter, other, library, facts=facts, family=family, repos=repos), "a pair")
 

@@ -444,6 +444,8 @@ def _without_safetensors(source: Source, found: list[Finding]) -> tuple[Table, l
     if foreign:
         found.append(unknown("SRC116", listed(foreign), expected="safetensors", observed=listed(foreign), where=where))
         return Table(basis="the weights are in another format"), found
-    expected, seen = "*.safetensors", listed(files) or "nothing"
+    if "config.json" not in files:
+        return Table(basis="there is no model"), found  # SRC114 says it
+    expected, seen = "*.safetensors", listed(files)
     found.append(unknown("SRC120", "weights", expected=expected, observed=seen, where=where))
     return Table(basis="there are no weights"), found

@@ -35,6 +35,7 @@ from draftproof.findings import Finding, finding, holds, nearest, unknown, visib
 from draftproof.hub import Source
 
 MAX_SIZE = 2**31 - 1  # of any one dim: no model has more
+DTYPES = ("bfloat16", "float16", "half", "float32", "float", "float64", "auto")  # torch_dtype as engines read it
 MAX_ROWS = 4096  # of a tensor rule with `for`
 
 
@@ -207,6 +208,7 @@ _ACCEPTS: Mapping[str, tuple[type, ...]] = {
     "float": (int, float),
     "bool": (bool,),
     "str": (str,),
+    "dtype": (str,),
     "list": (list,),
     "ints": (list,),
     "texts": (list,),
@@ -218,13 +220,14 @@ _WANTED = {
     "float": "a number",
     "bool": "true or false",
     "str": "text",
+    "dtype": "a dtype: bfloat16, float16, float32",
     "list": "a list",
     "ints": "a list of integers",
     "texts": "a list of texts",
     "ids": "an integer or a list of integers",
     "object": "an object",
 }
-_PARTS = {"special": "ids", "eps": "float", "dtype": "str", "quantisation": "object", "verifier": "str"}
+_PARTS = {"special": "ids", "eps": "float", "dtype": "dtype", "quantisation": "object", "verifier": "str"}
 _ROPE_PARTS = {"theta": "float", "tables": "object", "partial": "float", "interleaved": "bool"}
 
 
@@ -292,6 +295,8 @@ def _type_problems(value: Any, kind: str, size: bool) -> Iterator[tuple[str, str
         elif kind == "int" and isinstance(value, float) and value.is_integer():
             note = f"write {int(value)}"
         yield "CFG304", "", _WANTED[kind], note
+    elif kind == "dtype" and value.removeprefix("torch.") not in DTYPES:
+        yield "CFG304", "", _WANTED[kind], ""
     elif size and not 1 <= value <= MAX_SIZE:
         yield "CFG305", "", f"1 to {MAX_SIZE}", ""
     elif kind == "float" and not -1e100 < value < 1e100:

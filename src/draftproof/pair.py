@@ -529,8 +529,8 @@ def rope(c: Couple) -> Iterator[Finding]:
     if any(isinstance(seen, Unknown) for seen in unread) or any(f.level != "pass" for f in (*found, *their_found)):
         return
     if "theta" not in own:
-        yield finding("PAIR411", "rope", "drafter states no rope theta: engines take 10000", level="warning",
-                      expected="rope_theta in config.json", observed="not there", where=where)  # fmt: skip
+        yield finding("CFG314", "rope theta", expected="rope_theta in config.json",
+                      observed="not there: engines take 10000", where=where)  # fmt: skip
     differ = {
         k for k in own.keys() | theirs.keys() if k != "partial_rotary_factor" and _value(own, k) != _value(theirs, k)
     }
@@ -583,6 +583,9 @@ def norm_eps(c: Couple) -> Iterator[Finding]:
     """Set the norms' epsilon side by side."""
     own, theirs = c.drafter.stated("eps"), c.target.stated("eps")
     yield from both(c, "PAIR413", "rms_norm_eps", own, theirs)
+    if isinstance(own, Absent) and c.drafter.keys("eps"):
+        yield finding("CFG314", f"config.json: {c.drafter.keys('eps')[0]}", expected="a value", where=own.where,
+                      observed="not there: engines take the default of the model_type, 1e-06 for llama")  # fmt: skip
     if isinstance(own, Known) and isinstance(theirs, Known):
         if own.value == theirs.value:
             yield holds("PAIR413", own.key, f"{own.value}")
@@ -693,7 +696,7 @@ def lineage(c: Couple) -> Iterator[Finding]:
     elif not source.repo:
         yield unknown("PAIR417", "lineage", "whether the folder holds the target it was trained on is not known",
                       expected=f"{visible(fact.value)} ({fact.source})", observed=f"{visible(source.name)}",
-                      help="say what it holds in a pair contract: target = { model = …, repo = \"ORG/NAME\" }")  # fmt: skip
+                      help='say what it holds in a pair contract: target = { model = …, repo = "ORG/NAME" }')  # fmt: skip
     else:
         relation = related(c.library, str(fact.value), source.repo)
         yield unknown("PAIR417", "lineage", expected=f"{visible(fact.value)} ({fact.source})",

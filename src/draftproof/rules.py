@@ -83,9 +83,6 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("CON116", "contract-unknown-code", "contract", "error", "no such code",
      "An acknowledgement of it could never match, and a rule could never report it.",
      "Use a code that `draftproof list rules` prints; a trailing * stands for a band."),
-    ("CON117", "contract-value-false", "contract", "error", "a shipped fact contradicts itself",
-     "Two files of data state different values for the same fact.",
-     "Keep the one that has a source."),
 
     # --- SRC: getting bytes ------------------------------------------------------------------------------------
     ("SRC111", "path-not-found", "usage", "error", "no such folder or file",
@@ -316,9 +313,6 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("DIM402", "dim-unbound", "conforms", "error", "dim cannot be bound",
      "Nothing at hand states it, and it has no default.",
      "Add the config key that the contract names."),
-    ("DIM403", "dim-unknown", "conforms", "unknown", "dim is not known",
-     "The key that states it was not published.",
-     "Record the real config."),
     ("DIM404", "expression-fails", "conforms", "error", "expression has no value here",
      "A division by zero, a value beyond 64 bits, or a list where a number is needed.",
      "See the values that the finding shows."),
@@ -398,9 +392,6 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("PAIR422", "roles", "fits", "error", "this is not a drafter for that target",
      "The checkpoint given as drafter is not one, or the one given as target is.",
      "Check the order of the two names."),
-    ("PAIR423", "target-tensor", "fits", "error", "target tensor that the drafter borrows is not as expected",
-     "The drafter shares the target's embedding or head; they must exist in the expected shape.",
-     "Check the target's checkpoint."),
 )
 # fmt: on
 

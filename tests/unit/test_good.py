@@ -190,6 +190,7 @@ GOOD: dict[str, tuple[b.Config, b.Table, tuple[b.Config, b.Table]]] = {
     ),
 }
 ADVICE = {  # what is said, as info, of pairs that are good all the same
+    "full vocabulary with d2t of zeros, as SpecForge": {"PAIR405 info"},  # its zeros are not read here
     "dense drafter for Kimi-K2": {"PAIR411 info"},
     "dense drafter for Kimi-K2.5": {"PAIR411 info"},
     "dense drafter for Kimi-K2.5 NVFP4, flat names": {"PAIR411 info"},
