@@ -16,10 +16,12 @@ from typing import Any
 
 from draftproof import api
 from draftproof.checkpoint import Checkpoint
-from draftproof.conform import View, conform, layout, recognise
-from draftproof.contracts import Fact, Library
+from draftproof.conform import View, conform, layout
+from draftproof.contracts import Fact
 from draftproof.findings import Finding, Report
 from draftproof.hub import Source
+from draftproof.library import Library
+from draftproof.recognise import recognise
 from draftproof.render import finding_text
 
 Table = dict[str, tuple[str, tuple[int, ...]]]  # name on disk -> dtype, shape

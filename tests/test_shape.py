@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from draftproof.contracts import Library
 from draftproof.language import FOLDERS
+from draftproof.library import Library
 from draftproof.testing import TestShape  # noqa: F401
 
 ROOT = Path(__file__).parents[1]

@@ -10,7 +10,7 @@ from syrupy.extensions.json import JSONSnapshotExtension
 from syrupy.location import PyTestLocation
 
 from draftproof.api import pair_view
-from draftproof.contracts import Library
+from draftproof.library import Library
 
 ROOT = Path(__file__).parents[1]
 

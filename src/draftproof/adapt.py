@@ -17,12 +17,14 @@ from typing import Any
 
 from draftproof.api import Case, examine, open_side, recordings, report
 from draftproof.checkpoint import Checkpoint, listed, parse_config
-from draftproof.conform import View, conform, expectations, layout, recognise
-from draftproof.contracts import Contract, Dialect, Library
+from draftproof.conform import View, conform, expectations, layout
+from draftproof.contracts import Contract, Dialect
 from draftproof.dims import Absent, Expr, ExprError, Known, Lookup, Unknown, evaluate, parse
 from draftproof.findings import Change, Finding, Plan, Report, Step, visible
 from draftproof.hub import Source, open_model, read_plain, recorded_repos
+from draftproof.library import Library
 from draftproof.pair import Couple, aux_usable, declared_facts, engine_rows, fits, rope_of, rope_text, same_repo
+from draftproof.recognise import recognise
 from draftproof.strict import CONFIG_LIMIT
 
 NEAR = 5  # config keys by which a drafter may differ and still be called near

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoint import Checkpoint, parse_config
-from draftproof.conform import View, conform, layout, recognise
-from draftproof.contracts import Acceptance, Dialect, Fact, Library, Pair, load
+from draftproof.conform import View, conform, layout
+from draftproof.contracts import Acceptance, Dialect, Fact, Pair
 from draftproof.dims import Expr
 from draftproof.findings import Finding, Report, Section, Side, finding, nearest, unknown, visible
 from draftproof.hub import (
@@ -29,7 +29,9 @@ from draftproof.hub import (
     snapshot_name,
 )
 from draftproof.language import FOLDERS
+from draftproof.library import Library, load
 from draftproof.pair import Couple, declared_facts, fits
+from draftproof.recognise import recognise
 from draftproof.rules import RULES
 from draftproof.strict import CONFIG_LIMIT
 

@@ -146,7 +146,7 @@ def _deliver(text: str, output: str | None, top: argparse.ArgumentParser) -> int
 
 
 def _library(args: argparse.Namespace, top: argparse.ArgumentParser) -> Any:
-    from draftproof.contracts import Library  # noqa: PLC0415
+    from draftproof.library import Library  # noqa: PLC0415
 
     if args.contracts and not Path(args.contracts).is_dir():
         top.error(f"--contracts {args.contracts}: no such folder")

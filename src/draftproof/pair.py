@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from draftproof.conform import View, check_tensor, disagreement, expectations, value_of
-from draftproof.contracts import Contract, Convention, EngineRow, Fact, Library, Model, TensorRule
+from draftproof.contracts import Contract, Convention, EngineRow, Fact, Model, TensorRule
 from draftproof.dims import Absent, Bindings, ExprError, Known, Seen, Unknown, evaluate
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible
 from draftproof.hub import Source
+from draftproof.library import Library
 from draftproof.strict import strict_json
 
 TOKENIZER_LIMIT = 64 << 20  # bytes
@@ -696,7 +697,7 @@ def lineage(c: Couple) -> Iterator[Finding]:
     elif not source.repo:
         yield unknown("PAIR417", "lineage", "whether the folder holds the target it was trained on is not known",
                       expected=f"{visible(fact.value)} ({fact.source})", observed=f"{visible(source.name)}",
-                      help='say what it holds in a pair contract: target = { model = …, repo = "ORG/NAME" }')  # fmt: skip
+                      help='say what it holds in a pair: target = { model = …, repo = "ORG/NAME" }')  # fmt: skip
     else:
         relation = related(c.library, str(fact.value), source.repo)
         yield unknown("PAIR417", "lineage", expected=f"{visible(fact.value)} ({fact.source})",

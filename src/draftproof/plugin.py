@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from draftproof.contracts import Library
     from draftproof.findings import Report
+    from draftproof.library import Library
 
 MARKS = {
     "shape": "rungs 1 to 3: configs and headers only; no torch, no network",
@@ -57,14 +57,14 @@ class State:
     def library(self) -> Library:
         """Return the contracts of this repository and those that ship with draftproof."""
         if self._library is None:
-            from draftproof.contracts import Library  # noqa: PLC0415
+            from draftproof.library import Library  # noqa: PLC0415
 
             self._library = Library(*([self.root] if self.root.is_dir() else []))
         return self._library
 
     def pairs(self, shipped: bool) -> list[str]:
         """Return the ids of the pairs to test: of this repository, or those that ship with draftproof."""
-        from draftproof.contracts import Library  # noqa: PLC0415
+        from draftproof.library import Library  # noqa: PLC0415
 
         if self.root.is_dir():
             return [id for id, path in self.library.files("pair").items() if self.root in path.parents]

@@ -21,9 +21,9 @@ from draftproof.adapt import FLOATS, Goal, contract_of, dtype_of, lacks_map, pla
 from draftproof.api import Case, report
 from draftproof.checkpoint import listed
 from draftproof.conform import View
-from draftproof.contracts import Library
 from draftproof.findings import Finding, Plan, Report, Step, finding, unknown, visible
 from draftproof.hub import unreadable
+from draftproof.library import Library
 
 CHUNK = 16 << 20  # bytes moved at a time
 MARK = "draftproof.files"  # key of the metadata in which adapt names the files that it wrote

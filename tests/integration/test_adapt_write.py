@@ -23,9 +23,9 @@ from draftproof import check, rewrite
 from draftproof.adapt import adapt
 from draftproof.checkpoint import Checkpoint
 from draftproof.conform import conform, layout
-from draftproof.contracts import Library
 from draftproof.findings import Plan, Report
 from draftproof.hub import Source
+from draftproof.library import Library
 from draftproof.render import report_text
 
 LIBRARY = Library()
@@ -607,7 +607,7 @@ SLOW = """
 import sys, time
 from pathlib import Path
 from draftproof import rewrite
-from draftproof.contracts import Library
+from draftproof.library import Library
 real = rewrite._data
 def slow(*args):
     print("copying", flush=True)

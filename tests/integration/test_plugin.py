@@ -411,9 +411,9 @@ def test_broken_toml_is_a_failing_test_with_file_and_line(repo: Repo) -> None:
 
 
 def test_every_mistake_of_a_contract_is_in_the_one_failure(repo: Repo) -> None:
-    repo.pair("wrong", more='alow = []\nallow = [{ code = "x", because = "y" }, { code = "PAIR403" }]\n')
+    repo.pair("wrong", more='expect_unknwon = []\nallow = [{ code = "x", because = "y" }, { code = "PAIR403" }]\n')
     out = repo.pytest("-k", "conforms").stdout.str()
-    assert "did you mean 'allow'?" in out
+    assert "did you mean 'expect_unknown'?" in out
     assert len(set(re.findall(r"^(CON\d{3}) ", out, re.M))) >= 2
 
 

@@ -11,9 +11,9 @@ import pytest
 from draftproof.adapt import adapt
 from draftproof.checkpoint import Checkpoint
 from draftproof.conform import conform, layout
-from draftproof.contracts import Library
 from draftproof.findings import Plan, Report
 from draftproof.hub import Source
+from draftproof.library import Library
 from draftproof.render import report_text
 
 LIBRARY = Library()

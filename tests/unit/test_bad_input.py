@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 import builder as b
 from draftproof import api, cli
 from draftproof.conform import _wanted_types
-from draftproof.contracts import Library
 from draftproof.findings import Finding, Report
 from draftproof.hub import open_model, read_recording
+from draftproof.library import Library
 from draftproof.rules import RULES
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"

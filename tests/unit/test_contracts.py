@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from draftproof.conform import layout
-from draftproof.contracts import Acceptance, Dialect, Library, shipped_root
+from draftproof.contracts import Acceptance, Dialect
 from draftproof.dims import Absent, Bindings, Known
 from draftproof.language import FOLDERS, KINDS, MAX_FOUND
+from draftproof.library import Library, shipped_root
 
 ABSENT = Absent("config.json")
 Put = Callable[[str, str, str], Library]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from draftproof.contracts import Library, load
 from draftproof.language import FOLDERS, KINDS
+from draftproof.library import Library, load
 from draftproof.rules import BANDS, RULES
 
 DOCS = Path(__file__).parents[2] / "docs"

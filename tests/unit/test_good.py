@@ -10,7 +10,7 @@ import safetensors
 
 import builder as b
 from builder import ABSENT, DIM, DRAFT, HEADS, HIDDEN, KV, LAYERS, VOCAB
-from draftproof.contracts import Library
+from draftproof.library import Library
 
 LLAMA = (b.target_config(), b.target())
 QWEN3 = (b.target_config(architectures=["Qwen3ForCausalLM"], model_type="qwen3"), b.target())

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 import builder as b
-from draftproof.contracts import shipped_root
 from draftproof.findings import Finding, Report, finding
+from draftproof.library import shipped_root
 from draftproof.render import WIDTH, finding_text
 from draftproof.rules import RULES
 

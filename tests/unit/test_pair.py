@@ -14,8 +14,9 @@ import pytest
 
 import builder as b
 from draftproof import api
-from draftproof.contracts import Fact, Library, Pair
+from draftproof.contracts import Fact, Pair
 from draftproof.findings import Report
+from draftproof.library import Library
 
 IDS = "eagle_config.eagle_aux_hidden_state_layer_ids"
 LLAMA = (b.target_config(), b.target())

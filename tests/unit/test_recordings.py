@@ -12,10 +12,11 @@ import pytest
 import builder as b
 from draftproof import api, cli
 from draftproof.checkpoint import Checkpoint
-from draftproof.conform import conform, layout, recognise
-from draftproof.contracts import Library
+from draftproof.conform import conform, layout
 from draftproof.dims import Known
 from draftproof.hub import Source, open_model, read_recording, recorded_repos, recording_name
+from draftproof.library import Library
+from draftproof.recognise import recognise
 
 FOLDER = Library().shipped / "recordings"
 FILES = sorted(FOLDER.glob("*.json"))

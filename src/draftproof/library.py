@@ -1,0 +1,593 @@
+"""The library of contracts: files found by kind and id, read, checked and built, each error with its line."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from keyword import iskeyword
+from pathlib import Path
+from typing import Any
+
+from draftproof.contracts import (
+    Acceptance,
+    AnyContract,
+    Contract,
+    Convention,
+    Dialect,
+    Engine,
+    EngineRow,
+    Fact,
+    KeyRule,
+    Model,
+    Pair,
+    TensorRule,
+)
+from draftproof.dims import ELEMENT_NAMES, PREDICATES, Dim, Expr, ExprError, find_cycle, parse
+from draftproof.findings import Finding, finding, nearest, visible
+from draftproof.language import (
+    DTYPE_SETS,
+    FACTS,
+    FOLDERS,
+    ID,
+    KINDS,
+    SCHEMA,
+    Problems,
+    Where,
+    read_file,
+    read_toml,
+    read_value,
+)
+from draftproof.rules import RULES
+
+MAX_DIMS = 400
+MAX_TENSORS = 2000
+MAX_CHAIN = 100  # nested operations along a chain of defaults, each dim one more
+RESERVED = ELEMENT_NAMES | {"true", "false", "len", "min", "max", *PREDICATES}  # no names of dims
+
+
+# --- a library of contracts ---------------------------------------------------------------------------------------
+
+
+def shipped_root() -> Path:
+    """Return the folder of the contracts that ship with draftproof."""
+    inside = Path(__file__).with_name("shipped")
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "contracts"
+
+
+class Library:
+    """Find contracts by kind and id in one or more folders; the first folder wins. Reads a file when asked for."""
+
+    def __init__(self, *roots: Path) -> None:
+        self.shipped = shipped_root()
+        self.roots = tuple(dict.fromkeys(Path(os.path.abspath(root)) for root in (*roots, self.shipped)))
+        self._wrong: dict[Path, Finding] = {}  # folders
+        self._files: dict[str, dict[str, Path]] = {}
+        self._twice: dict[Path, Finding] = {}  # the file that counts -> what says so
+        self._parsed: dict[tuple[str, Path], tuple[dict[str, Any] | None, Problems]] = {}
+        self._read: dict[tuple[str, Path], tuple[AnyContract | None, tuple[Finding, ...]]] = {}
+        for root in self.roots:
+            if not os.path.isdir(root):  # which never raises
+                self._no(root, "a folder of contracts", "a file" if os.path.exists(root) else "nothing")
+
+    def _no(self, folder: Path, expected: str, seen: object) -> None:
+        self._wrong[folder] = finding("CON101", visible(folder), expected=expected, observed=visible(seen))
+
+    def files(self, kind: str) -> dict[str, Path]:
+        """Return id -> file of a kind, sorted; the id is the file's stem."""
+        if kind not in self._files:
+            found: dict[str, Path] = {}
+            for root in self.roots:
+                if root in self._wrong:
+                    continue
+                folder = root / FOLDERS[kind]
+                try:
+                    paths = sorted(p for p in folder.iterdir() if p.name[0] != "." and p.suffix == ".toml")
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    self._no(folder, "a folder of contracts", error.strerror or error)
+                    continue
+                for path in paths:
+                    first = found.setdefault(path.stem, path)
+                    if first != path and _text(first) != _text(path):
+                        seen = visible(f"{first} and {path}, which differ; the first is used", 4096)
+                        self._twice[first] = finding(
+                            *("CON114", visible(f"{kind} {path.stem}")),
+                            level="warning",
+                            expected="one file",
+                            observed=seen,
+                            contract=f"{self.label(first)}:1",
+                        )
+            self._files[kind] = dict(sorted(found.items()))
+        return self._files[kind]
+
+    def get(self, kind: str, id: str) -> tuple[Any, tuple[Finding, ...]]:
+        """Return a contract, or None, and what is wrong with its file; a mere warning comes with the contract."""
+        path = self.files(kind).get(id)
+        if path is None:
+            known = self.files(kind)
+            expected = f"one of {', '.join(known) or 'none: there are no contracts of this kind'}"
+            seen = visible(id) + nearest(id, known)
+            return None, (finding("CON113", f"{kind} {visible(id)}", expected=expected, observed=seen),)
+        if (kind, path) not in self._read:
+            contract, found = load(path, kind, self)
+            twice = (self._twice[path],) if path in self._twice else ()
+            self._read[kind, path] = (contract, (*found, *twice))
+        return self._read[kind, path]
+
+    def all(self, kind: str) -> list[tuple[str, Any, tuple[Finding, ...]]]:
+        """Return id, contract and errors of every file of a kind."""
+        return [(id, *self.get(kind, id)) for id in self.files(kind)]
+
+    def broken(self, *kinds: str) -> list[Finding]:
+        """Return what is wrong with the folders, and with the files of some kinds, or all, that were read so far."""
+        read = [f for (kind, _), (_, found) in self._read.items() if kind in (kinds or FOLDERS) for f in found]
+        return list(dict.fromkeys([*self._wrong.values(), *read]))
+
+    def mentioning(self, kind: str, words: list[str]) -> list[str]:
+        """Return the ids of files that hold one of the quoted words: a cheap first look, never a decision."""
+        texts = {id: _text(path) for id, path in self.files(kind).items()}
+        quoted = [f"{mark}{word}{mark}".encode("utf-8", "replace") for word in words for mark in "\"'"]
+        return [id for id, text in texts.items() if text is None or any(q in text for q in quoted)]
+
+    def model(self, repo: str) -> tuple[Model | None, tuple[Finding, ...]]:
+        """Return what is known of a published model, if anything."""
+        id = repo.replace("/", "--").lower()
+        model, found = self.get("model", id) if id in self.files("model") else (None, ())
+        return (model if model is None or model.repo.lower() == repo.lower() else None), found
+
+    def lacking(self, names: Iterable[str]) -> tuple[set[str], set[str]]:
+        """Return those of the names that are no dim of any family, and the dims seen on the way."""
+        lacking, seen = set(names), set[str]()
+        paths = list(self.files("family").values())
+        for path in sorted(paths, key=lambda p: ("family", p) not in self._parsed):
+            if not lacking:
+                break
+            dims = set((self.parsed("family", path)[0] or {}).get("dims") or ())
+            lacking, seen = lacking - dims, seen | dims
+        return lacking, seen
+
+    def label(self, path: Path) -> str:
+        """Return the name under which a file is shown: contracts/… if shipped, else as the current folder sees it."""
+        for root, prefix in ((self.shipped, "contracts"), (Path.cwd(), "")):
+            if path.absolute().is_relative_to(root):
+                return visible((prefix / path.absolute().relative_to(root)).as_posix(), 4096)
+        return visible(path.absolute().as_posix(), 4096)
+
+    def parsed(self, kind: str, path: Path) -> tuple[dict[str, Any] | None, Problems]:
+        """Return the body of a file as KINDS declares it, None standing for what is broken, and its errors so far."""
+        if (kind, path) not in self._parsed:
+            self._parsed[kind, path] = _parse(kind, path, self.label(path))
+        return self._parsed[kind, path]
+
+
+def _text(path: Path) -> bytes | None:
+    try:
+        return read_file(path)
+    except (OSError, ValueError):
+        return None
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, tuple[Finding, ...]]:
+    """Read one contract file; returns it, or None, and every error in it."""
+    data, base = library.parsed(kind, path)
+    if data is None:
+        return None, base.all()
+    out, sure = Problems(base.label, base.lines), True
+    out.found, out.more = [*base.found], base.more
+    if "extends" in data:
+        data, sure = _inherit(data, kind, path, library, out)
+    elif "without" in data:
+        out.add("CON108", ("without",), "no extends", expected="extends, and a tensor of the parent")
+    if kind in ("family", "target"):
+        _Check(kind, data, out, sure).all()
+    elif kind == "pair":
+        _check_pair(data, out, library)
+    elif kind == "engine":
+        _check_engine(data, out, library)
+    elif data.get("repo") and data["repo"].replace("/", "--").lower() != path.stem:
+        out.add("CON104", ("repo",), data["repo"], expected=f"the repo that the file {path.stem}.toml is named after")
+    if out.found:
+        return None, out.all()
+    builders: Mapping[str, Callable[..., AnyContract]] = {"pair": _pair, "model": _model, "engine": _engine}
+    build: Callable[..., AnyContract] = builders.get(kind, _contract)
+    return build(kind, path.stem, data, out), ()
+
+
+def _parse(kind: str, path: Path, label: str) -> tuple[dict[str, Any] | None, Problems]:
+    data, out = read_toml(path, label)
+    if data is None:
+        return None, out
+    schema = data.get("schema")
+    if type(schema) is not int or schema != SCHEMA:
+        out.add("CON109", ("schema",), data.get("schema", "nothing"), expected=f"schema = {SCHEMA}")
+        if type(schema) is int:
+            return None, out  # what it says cannot be judged
+    for key, expected in (("kind", kind), ("id", path.stem)):
+        if data.get(key) != expected:
+            out.add("CON104", (key,), data.get(key, "nothing"), expected=f"{key} = {expected!r}")
+        elif key == "id" and not re.fullmatch(ID, path.stem):
+            out.add("CON104", (key,), path.stem, expected=f"a file name like {ID}")
+    body = {k: v for k, v in data.items() if k not in ("schema", "kind", "id")}
+    return read_value(KINDS[kind], body, (), out), out
+
+
+def _inherit(
+    child: dict[str, Any], kind: str, path: Path, library: Library, out: Problems
+) -> tuple[dict[str, Any], bool]:
+    """Merge a parent's tables under the child's; at most one level. Tells whether the parent was found."""
+    parent_id = child["extends"]
+    parent_path = library.files(kind).get(parent_id)
+    if parent_id is None or parent_path is None or parent_path == path:
+        known = [k for k in library.files(kind) if k != path.stem]
+        if parent_id is not None:
+            out.add("CON108", ("extends",), near=(parent_id, known), expected=f"another {kind}: {', '.join(known)}")
+        return child, False
+    parent, theirs = library.parsed(kind, parent_path)
+    out.found += theirs.found
+    if parent is None or "extends" in parent:
+        if parent is not None:
+            seen = f"{parent_id} itself extends {parent['extends']}"
+            out.add("CON108", ("extends",), seen, expected="a parent that extends nothing")
+        return child, False
+    out.parent = theirs
+    tensors = parent.get("tensors") or {}
+    gone = [name for name in child.get("without") or () if name is not None]
+    for n, name in enumerate(child.get("without") or ()):
+        if name is not None and name not in tensors:
+            out.add("CON108", ("without", n), near=(name, tensors), expected=f"a tensor of {parent_id}")
+    merged = {**parent, "tensors": {n: t for n, t in tensors.items() if n not in gone}}
+    for key, value in child.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict) and key not in ("detect", "dialects")
+        merged[key] = _merge(merged[key], value, key in ("roles", "sizes")) if both else value
+    return merged, True
+
+
+def _merge(parent: dict[str, Any], child: dict[str, Any], parts: bool) -> dict[str, Any]:
+    """Lay a child's entries over a parent's; a part that one gives and the other has none of is as the child says."""
+    if not parts:
+        return {**parent, **child}
+    none = child.get("none") or ()
+    kept = tuple(part for part in parent.get("none") or () if part not in child)
+    return {k: v for k, v in parent.items() if k not in none} | child | {"none": (*none, *kept)}
+
+
+# --- checks of what parsed ----------------------------------------------------------------------------------------
+
+
+def _says(node: ast.expr, yes_no: frozenset[str], numbers: frozenset[str]) -> bool | None:
+    """Tell whether an expression says yes or no (True) or a number (False); None where that cannot be told."""
+    match node:
+        case ast.Compare():
+            return True
+        case ast.Call(func=ast.Name(id=name)):
+            return name in PREDICATES
+        case ast.BoolOp(values=parts):
+            return all(_says(part, yes_no, numbers) is not False for part in parts)
+        case ast.UnaryOp(op=ast.Not(), operand=part):
+            return _says(part, yes_no, numbers) is not False
+        case ast.Name() | ast.Attribute():
+            name = ast.unparse(node)
+            return True if name in yes_no or name in ("true", "false") else False if name in numbers else None
+    return False
+
+
+def _depth(node: ast.AST) -> int:
+    inner = [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)]
+    return 1 + max(map(_depth, inner), default=0) if inner and not isinstance(node, ast.Attribute) else 1
+
+
+class _Check:
+    """Check what the parts of a family or a target say of each other; what is broken is None, and left out."""
+
+    def __init__(self, kind: str, data: Mapping[str, Any], out: Problems, sure: bool) -> None:
+        self.kind, self.data, self.out = kind, data, out
+        self.scope = frozenset(data.get("dims") or ())
+        self.sure = sure and (bool(self.scope) or not out.found)  # else every name would be unknown
+        self.yes_no = frozenset(n for n, d in self.rows("dims") if d.get("type") == "bool")
+        self.numbers = frozenset(n for n, d in self.rows("dims") if d and d.get("type", "int") == "int")
+
+    def rows(self, table: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the entries of a table, an empty one for what is broken."""
+        yield from ((name, entry or {}) for name, entry in (self.data.get(table) or {}).items())
+
+    def all(self) -> None:
+        """Run every check."""
+        for table, most in (("dims", MAX_DIMS), ("tensors", MAX_TENSORS)):
+            if (count := len(self.data.get(table) or ())) > most:
+                self.out.add("CON104", (table,), count, expected=f"at most {most} entries")
+                return
+        self.dims()
+        self.tensors()
+        self.config()
+        self.parts()
+        self.codes()
+        self.dialects()
+
+    def expr(
+        self,
+        expr: Expr | None,
+        path: Where,
+        truth: bool,
+        more: Iterable[str] = (),
+        yes_no: Iterable[str] = (),
+        numbers: Iterable[str] = (),
+    ) -> None:
+        """Check that an expression speaks of dims that exist, and says yes or no, or a number, as is wanted there."""
+        if expr is None:
+            return
+        known = self.scope.union(more)
+        for name in sorted(expr.names - known) if self.sure else ():
+            seen = f"{name}{nearest(name, known)} in {expr}"
+            self.out.add("CON107", path, seen, expected=f"one of {', '.join(sorted(known))}")
+        if "it" not in known and any(f"{name}(" in expr.text for name in PREDICATES):
+            self.out.add("CON106", path, expr, message="there are no elements here", expected="no predicate")
+        says = _says(expr.tree, self.yes_no.union(yes_no), self.numbers.union(numbers))
+        if says is not None and says is not truth:
+            words = ("a number", "yes or no")
+            message = f"says {words[says]}, not {words[truth]}"
+            self.out.add("CON106", path, expr, message=message, expected=f"an expression that says {words[truth]}")
+
+    def dims(self) -> None:
+        """Check names, sources, types and defaults of the dims."""
+        for name, d in self.rows("dims"):
+            path, truth = ("dims", name), name in self.yes_no
+            if name in RESERVED or any(map(iskeyword, name.split("."))):
+                self.out.add("CON104", path, name, expected="a name that is no word of the language")
+            if self.data["dims"][name] is None:
+                continue
+            if not any(key in d and d[key] not in ((), {}) for key in ("drafter", "target", "texts", "default")):
+                self.out.add("CON105", path, "nothing", expected="a source: drafter, target, texts or default")
+            if d.get("texts") and not truth and d.get("type", "int") is not None:
+                self.out.add("CON104", path, "texts, and no type", expected='type = "bool": texts say yes or no')
+            for side in ("drafter", "target"):
+                for n, source in enumerate(d.get(side) or ()):
+                    says = _says(source.tree, frozenset(), frozenset()) if source else None
+                    if says is not None and says is not truth:
+                        expected = f"a source of type {'bool' if truth else 'int'}"
+                        self.out.add("CON106", (*path, side, n), source, expected=expected)
+            self.expr(d.get("default"), (*path, "default"), truth)
+        defaults: dict[str, Expr | None] = {n: d.get("default") for n, d in self.rows("dims")}
+        if circle := find_cycle(defaults):
+            self.out.add("CON115", ("dims", circle[0]), " -> ".join(circle), expected="defaults that end")
+            return
+        lengths: dict[str, int] = {}
+
+        def length(name: str) -> int:
+            if name not in lengths:
+                default = defaults.get(name)
+                lengths[name] = 1 + _depth(default.tree) + max(map(length, default.names), default=0) if default else 0
+            return lengths[name]
+
+        if deep := next((n for n in defaults if length(n) > MAX_CHAIN), None):
+            seen = f"{length(deep)} nested operations"
+            expected = f"defaults of at most {MAX_CHAIN} nested operations, one in the other"
+            self.out.add("CON115", ("dims", deep, "default"), seen, expected=expected)
+
+    def tensors(self) -> None:
+        """Check names, shapes and conditions of the tensors, and the rules over their values."""
+        for name, t in self.rows("tensors"):
+            path: Where = ("tensors", name)
+            more = {"i"} if "for" in t else set()
+            if t and (name.count("{i}") != ("for" in t) or re.search("[{}]", name.replace("{i}", ""))):
+                self.out.add(
+                    "CON104", path, name, expected="{i} once in the name where, and only where, there is a for"
+                )
+            for n, axis in enumerate(t.get("shape") or ()):
+                self.expr(axis, (*path, "shape", n), False, more, numbers=more)
+            self.expr(t.get("when"), (*path, "when"), True, more, numbers=more)
+            for end in t.get("for") or ():
+                self.expr(end, (*path, "for"), False)
+        names = self.data.get("tensors") or {}
+        for name, exprs in (self.data.get("values") or {}).items():
+            self.name(name, ("values", name), names, "a tensor of [tensors]")
+            for n, expr in enumerate(exprs or ()):
+                self.expr(expr, ("values", name, n), True, ELEMENT_NAMES.union(names), numbers=("i", "count_true"))
+
+    def config(self) -> None:
+        """Check the rules about config keys, the aux conventions, and what stands in text."""
+        for key, k in self.rows("config"):
+            numbers = {"i", "count_true"} | ({"it"} if k.get("type") in ("int", "float", "ints") else set())
+            self.expr(k.get("check"), ("config", key, "check"), True, ELEMENT_NAMES, numbers=numbers)
+            self.expr(k.get("when"), ("config", key, "when"), True)
+        for name, c in ((self.data.get("aux") or {}).get("conventions") or {}).items():
+            path = ("aux", "conventions", name)
+            for n, expr in enumerate((c or {}).get("default") or ()):
+                self.expr(expr, (*path, "default", n), False)
+            for end in ("low", "high"):
+                self.expr((c or {}).get(end), (*path, end), False)
+        self.expr((self.data.get("rope") or {}).get("rotary"), ("rope", "rotary"), False)
+        for n, text in enumerate(self.data.get("summary") or ()):
+            for inner in re.findall(r"\{(.*?)\}", text or ""):
+                try:
+                    self.expr(parse(inner), ("summary", n), False)
+                except ExprError as error:
+                    self.out.add("CON106", ("summary", n), inner, expected="an expression", note=visible(error))
+
+    def name(self, name: str, path: Where, known: Iterable[str], expected: str) -> None:
+        """Check that a name is one of those that are known."""
+        if self.sure and name not in (names := list(known)):
+            self.out.add("CON107", path, near=(name, names), expected=expected)
+
+    def parts(self) -> None:
+        """Check that each part of sizes, roles and keys is given, or said not to be, and is a name that exists."""
+        for table, known in (("sizes", self.scope), ("roles", self.data.get("tensors") or {})):
+            given: Mapping[str, Any] = self.data.get(table) or {}
+            none = given.get("none") or ()
+            for part, name in given.items():
+                if part != "none" and name is not None:
+                    expected = f"one of {', '.join(sorted(known))}" if table == "sizes" else "a tensor of [tensors]"
+                    self.name(name, (table, part), known, expected)
+                    if part in none:
+                        self.out.add("CON104", (table, part), f"{part} in none too", expected="one of the two")
+            parts = [part for part in KINDS[self.kind].fields[table].fields if part != "none"]
+            self.missing(table, [part for part in parts if part not in given and part not in none], "none = [...]")
+        given = self.data.get("keys") or {}
+        self.missing("keys", [part for part in KINDS[self.kind].fields["keys"].fields if part not in given], "[]")
+
+    def missing(self, table: str, parts: list[str], otherwise: str) -> None:
+        """Report the parts of a table that are not given."""
+        if parts and self.sure and self.data.get(table, {}) is not None:
+            self.out.add("CON105", (table,), f"nothing for {', '.join(parts)}", expected=f"every part, or {otherwise}")
+
+    def codes(self) -> None:
+        """Check that the codes that rules report are in the rule table."""
+        places = {"dims": ("differs",), "tensors": ("missing", "misfit"), "config": ("code",), "dialects": ("flag",)}
+        for table, keys in places.items():
+            for name, entry in self.rows(table):
+                for key in keys:
+                    if entry.get(key) and entry[key] not in RULES:
+                        near = (entry[key], RULES)
+                        self.out.add("CON116", (table, name, key), near=near, expected="a code of the rule table")
+
+    def dialects(self) -> None:
+        """Check that every dialect leads from each canonical name to one name on disk, and back."""
+        names = [n.replace("{i}", "0") for n in self.data.get("tensors") or ()]
+        for name, d in self.rows("dialects"):
+            path = ("dialects", name)
+            pairs = [*(d.get("rename") or {}).items(), *([(d["strip"], "")] if d.get("strip") is not None else [])]
+            if any(new is None for _, new in pairs):
+                continue
+            for prefixes in zip(*pairs, strict=True):
+                if twice := [prefix for prefix in prefixes if prefixes.count(prefix) > 1]:
+                    self.out.add("CON104", path, f"{twice[0]!r} twice", expected="each prefix once")
+                    break
+            else:
+                dialect = _dialect(name, d)
+                if wrong := next((n for n in names if dialect.decode(dialect.encode(n)) != n), None):
+                    disk = dialect.encode(wrong)
+                    seen = f"{wrong} is written {disk}, which is read as {dialect.decode(disk) or 'nothing'}"
+                    self.out.add("CON104", path, seen, expected="names that lead there and back")
+
+
+def _check_pair(data: Mapping[str, Any], out: Problems, library: Library) -> None:
+    for side in ("drafter", "target"):
+        revision = (data.get(side) or {}).get("revision")
+        if revision is not None and not re.fullmatch(r"[0-9a-f]{40}", revision):
+            out.add("CON110", (side, "revision"), revision, expected="40 hex digits of a commit")
+    if data.get("family") and data["family"] not in library.files("family"):
+        known = list(library.files("family"))
+        out.add("CON113", ("family",), near=(data["family"], known), expected=f"one of {', '.join(known)}")
+    for key in ("allow", "expect_unknown"):
+        for n, row in enumerate(data.get(key) or ()):
+            because, code = (row or {}).get("because"), (row or {}).get("code")
+            if because is not None and not because.strip():
+                out.add("CON111", (key, n, "because"), "nothing", expected="a reason")
+            if code is not None and not any(fnmatchcase(known, code) for known in RULES):
+                out.add("CON116", (key, n, "code"), near=(code, RULES), expected="a code of the rule table")
+
+
+def _check_engine(data: Mapping[str, Any], out: Problems, library: Library) -> None:
+    ids: dict[str, int] = {}
+    for n, row in enumerate(data.get("rows") or ()):
+        id, when = (row or {}).get("id"), (row or {}).get("when")
+        if id is not None and ids.setdefault(id, n) != n:
+            out.add("CON104", ("rows", n, "id"), f"{id}, as rows[{ids[id]}]", expected="an id of its own")
+        if when is not None:
+            lacking, seen = library.lacking(when.names)
+            for name in sorted(lacking):
+                near = f"{name}{nearest(name, seen)} in {when}"
+                out.add("CON107", ("rows", n, "when"), near, expected=f"a dim of a family: {', '.join(sorted(seen))}")
+            if _says(when.tree, frozenset(), frozenset()) is False:
+                expected = "an expression that says yes or no"
+                out.add("CON106", ("rows", n, "when"), when, message="says a number, not yes or no", expected=expected)
+
+
+# --- building: only from what has no error ------------------------------------------------------------------------
+
+
+def _dialect(name: str, d: Mapping[str, Any]) -> Dialect:
+    rename = dict(d.get("rename") or {}) | ({d["strip"]: ""} if d.get("strip") is not None else {})
+    return Dialect(name, rename, tuple(b for b in d.get("bare") or () if b is not None), d.get("flag") or "")
+
+
+def _contract(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Contract:
+    dims = {
+        name: Dim(
+            name,
+            sources={side: d[side] for side in ("drafter", "target") if side in d},
+            first=d.get("pick") == "first",
+            default=d.get("default"),
+            bool_=d.get("type") == "bool",
+            differs=d.get("differs", "DIM401"),
+            texts=d.get("texts", {}),
+            line=out.line(("dims", name)),
+        )
+        for name, d in data.get("dims", {}).items()
+    }
+    tensors = {
+        name: TensorRule(
+            name,
+            **{key: value for key, value in t.items() if key not in ("for", "dtype")},
+            over=t.get("for"),
+            dtype=tuple(d for word in t.get("dtype", ("float",)) for d in DTYPE_SETS.get(word, (word,))),
+            line=out.line(("tensors", name)),
+        )
+        for name, t in data.get("tensors", {}).items()
+    }
+    config = {key: KeyRule(key, **k, line=out.line(("config", key))) for key, k in data.get("config", {}).items()}
+    aux = data.get("aux", {})
+    conventions = [Convention(n, **c) for n, c in aux.get("conventions", {}).items()]
+    return Contract(
+        kind,
+        id,
+        title=data["title"],
+        source=data["source"],
+        label=out.label,
+        extends=data.get("extends", ""),
+        detect=data.get("detect", {}),
+        dims=dims,
+        tensors=tensors,
+        dialects=tuple(_dialect(name, d) for name, d in data.get("dialects", {"bare": {}}).items()),
+        config=config,
+        roles={part: name for part, name in data["roles"].items() if part != "none"},
+        sizes={part: name for part, name in data["sizes"].items() if part != "none"},
+        rope=data.get("rope", {}),
+        keys=data["keys"],
+        aux_keys=aux.get("keys", ()),
+        conventions={c.name: c for c in sorted(conventions, key=lambda c: (c.offset, c.name))},
+        nested=data.get("nested", ()),
+        values=data.get("values", {}),
+        summary=data.get("summary", ()),
+    )
+
+
+def _pair(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Pair:
+    accepted = {
+        key: tuple(Acceptance(**row, line=out.line((key, n))) for n, row in enumerate(data.get(key, ())))
+        for key in ("allow", "expect_unknown")
+    }
+    return Pair(
+        id,
+        title=data["title"],
+        label=out.label,
+        drafter=data["drafter"]["model"],
+        target=data["target"]["model"],
+        drafter_revision=data["drafter"].get("revision"),
+        target_revision=data["target"].get("revision"),
+        drafter_repo=data["drafter"].get("repo", ""),
+        target_repo=data["target"].get("repo", ""),
+        family=data.get("family", ""),
+        facts=_facts(data.get("facts", {})),
+        **accepted,
+    )
+
+
+def _facts(data: Mapping[str, Any]) -> dict[str, Fact]:
+    return {k: Fact(**v) for k, v in data.items() if k in FACTS}
+
+
+def _model(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Model:
+    return Model(id, data["repo"], _facts(data), **data.get("lineage", {}))
+
+
+def _engine(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Engine:
+    says = {"engine": data["title"], "version": data["version"]}
+    rows = (EngineRow(**says, **row, line=out.line(("rows", n))) for n, row in enumerate(data["rows"]))
+    return Engine(id, data["title"], data["version"], tuple(rows))

@@ -1,0 +1,98 @@
+"""Which contract speaks of a checkpoint: architecture, tensors, model type and config keys, weighed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from draftproof.checkpoint import Checkpoint
+from draftproof.contracts import Contract
+from draftproof.dims import (
+    Known,
+)
+from draftproof.findings import Finding, finding, unknown, visible
+from draftproof.library import Library
+
+
+def recognise(
+    library: Library, checkpoint: Checkpoint, kind: str, id: str = ""
+) -> tuple[Contract | None, list[Finding]]:
+    """Return the contract that recognises a checkpoint best, and why not where none or two do."""
+    if id:
+        contract, found = library.get(kind, id)
+        return contract, list(found)
+    ranked = rank(library, checkpoint, kind)
+    best = [one for one in ranked if one[0] == ranked[0][0]]
+    other = "target" if kind == "family" else "family"
+    if len(best) == 1 and (best[0][0] >= SURE or not rank(library, checkpoint, other, SURE)):
+        return best[0][1], []
+    config, source = checkpoint.config, checkpoint.source
+    if len(best) > 1:
+        seen = " and ".join(sorted(contract.id for _, contract in best))
+        return None, [unknown("TEN409", source.name, expected="one contract", observed=seen, where=source.label)]
+    if config.broken or any(f.code == "SRC114" for f in checkpoint.findings):
+        return None, []  # what could not be read has been said
+    code = "TEN408" if kind == "family" else "TEN410"
+    known = f"one of {', '.join(library.files(kind))}"
+    seen = f"architectures {visible(config.texts('architectures'))}, model_type {visible(config.text('model_type'))!r}"
+    turned = rank(library, checkpoint, other, 8)
+    if turned:
+        role = "target" if other == "target" else "drafter"
+        help = "give the drafter first, and its target as target"
+        seen = f"{seen}: a {role} ({turned[0][1].id})"
+        return None, [
+            finding(
+                "PAIR422", f"{checkpoint.role} {source.name}", expected=f"a {checkpoint.role}", observed=seen, help=help
+            )
+        ]
+    return None, [unknown(code, f"{checkpoint.role} {source.name}", expected=known, observed=seen, where=source.label)]
+
+
+SURE = 8  # the score of a known architecture
+
+
+def rank(library: Library, checkpoint: Checkpoint, kind: str, least: int = 1) -> list[tuple[int, Contract]]:
+    """Return score and contract of those that recognise a checkpoint, best first.
+
+    A first look at the files' text finds the likely ones; the others are read only if none of those is sure.
+    """
+    config = checkpoint.config
+    words = [w for w in (*config.texts("architectures"), config.text("model_type")) if w]
+    likely = library.mentioning(kind, words)
+    ranked: list[tuple[int, Contract]] = []
+    for ids in (likely, [i for i in library.files(kind) if i not in likely]):
+        for one in ids:
+            contract, _ = library.get(kind, one)
+            if contract is not None and (score := _score(contract, checkpoint)) >= least:
+                ranked.append((score, contract))
+        if any(score >= SURE for score, _ in ranked):
+            break
+    return sorted(ranked, key=lambda one: (-one[0], one[1].id))
+
+
+def _score(contract: Contract, checkpoint: Checkpoint) -> int:
+    """Weigh the evidence: 8 an architecture, 4 tensors, 2 a model type, 1 a config key; 0 if ruled out."""
+    detect, config = contract.detect, checkpoint.config
+
+    def has(key: str) -> bool:
+        return isinstance(config(key), Known)
+
+    if any(has(key) for key in detect.get("no_config", ())):
+        return 0
+    score = SURE * any(a in detect.get("any_architecture", ()) for a in config.texts("architectures"))
+    score += 2 * (config.text("model_type") in detect.get("any_model_type", ()))
+    score += any(has(key) for key in detect.get("any_config", ()))
+    patterns, against = detect.get("any_tensor", ()), detect.get("no_tensor", ())
+    if (patterns and score < SURE) or against:
+        table = checkpoint.table() if not contract.open else checkpoint.table([p for p in patterns if "*" not in p])
+        if table.read:
+            if any(_any_name(table.tensors, p) for p in against):
+                return 0
+            score += 4 * any(_any_name(table.tensors, p) for p in patterns)
+    shared = any(a in detect.get("plain_architecture", ()) for a in config.texts("architectures"))
+    return score + SURE * (shared and score > 0)
+
+
+def _any_name(names: Mapping[str, Any], pattern: str) -> bool:
+    return any(fnmatchcase(n, pattern) for n in names) if "*" in pattern else pattern in names
