@@ -71,8 +71,14 @@ def open_side(
         config, tensors = model.get("config"), model.get("state_dict", model.get("tensors"))
         if not {"config", "state_dict", "tensors"} & set(model):
             config, tensors = None, model
-        to_dict = getattr(config, "to_dict", None)
-        made = in_memory(visible(model.get("name", f"{role} in memory")), to_dict() if to_dict else config, tensors)
+        name = visible(model.get("name", f"{role} in memory"))
+        try:
+            config = getattr(config, "to_dict", lambda: config)()
+        except Exception as error:  # whatever a caller's config object raises
+            return finding(
+                "SRC117", f"{name}: config", expected="a config", observed=f"to_dict raised {visible(error)}"
+            )
+        made = in_memory(name, config, tensors)
         if isinstance(made, Finding):
             return made
         made.repo = made.name if REPO.fullmatch(made.name) else ""  # the caller says what it is
@@ -300,7 +306,7 @@ def check_config(path: Path, library: Library, target: Any | None = None, family
 
 
 def _only(rung: str, subject: str, *found: Finding) -> Report:
-    return Report(subject, (Section.of(rung, found),))
+    return Report(visible(subject), (Section.of(rung, found),))
 
 
 def declared_target(checkpoint: Checkpoint, library: Library) -> str:
@@ -350,7 +356,9 @@ def check_pair_id(id: str, library: Library) -> Report:
     if id.endswith(".toml"):
         path = Path(id)
         if not path.exists():
-            return _only("source", id, finding("SRC111", id, expected="a pair contract", observed="no such file"))
+            near = nearest(path.stem, library.files("pair"))
+            seen = f"no such file{near}"
+            return _only("source", id, finding("SRC111", id, expected="a pair contract", observed=seen))
         pair, found = load(path, "pair", library)
     else:
         pair, found = library.get("pair", id)
@@ -370,7 +378,7 @@ def listing(library: Library, kind: str | None = None) -> dict[str, Any]:
         if one != "model":
             out[folder] = {id: c.title if c else f"broken: {found[0].code}" for id, c, found in library.all(one)}
     out["recordings"] = {}
-    for repo, path in recorded_repos(recordings(library)).items():
+    for repo, path in sorted(recorded_repos(recordings(library)).items(), key=lambda row: row[0].lower()):
         source = read_recording(path)
         out["recordings"][repo] = source.label if isinstance(source, Source) else f"broken: {source.observed}"
     out["rules"] = {rule.code: rule.summary for rule in RULES.values()}
@@ -387,10 +395,18 @@ def show(id: str, library: Library) -> dict[str, Any] | Report:
     if isinstance(source, Finding):
         known = [i for kind in FOLDERS for i in library.files(kind)]
         return _only("source", id, replace(source, observed=f"no contract, {source.observed}{nearest(id, known)}"))
+    checkpoint = Checkpoint(source, "model")
+    tensors = dict(source.tensors or {})
+    if source.kind == "folder":
+        tensors = {"named": {n: [t.dtype, list(t.shape)] for n, t in sorted(checkpoint.table().tensors.items())}}
+    config = checkpoint.config.data
+    broken = [f for f in checkpoint.findings if f.level in ("error", "unknown")]
+    if broken:
+        return _only("source", id, *broken)
     return {
-        "repo": source.name, "revision": source.revision, "provenance": source.provenance,
+        "repo": source.repo or source.name, "revision": source.revision, "provenance": source.provenance,
         "normalised": source.normalised, "source": source.origin, "unknown": sorted(source.unknown),
-        "files": dict(source.files), "config": dict(source.config or {}), "tensors": dict(source.tensors or {}),
+        "files": dict(source.files), "config": dict(config), "tensors": tensors,
     }  # fmt: skip
 
 

@@ -33,13 +33,14 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
 
 _MODEL = {"metavar": "MODEL"}
 _FAMILY = ("--family", {"metavar": "ID", "help": "the family, where it cannot be told"})
+_KINDS = ("families", "targets", "pairs", "engines", "recordings", "rules")
 _Argument = tuple[str, dict[str, Any]]
 _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
     "check": (
         "is a drafter well formed, and does it fit its target",
         (
             ("pair", {"nargs": "?", "help": "id of a pair contract, or a pair's TOML file"}),
-            ("--drafter", _MODEL),
+            ("--drafter", _MODEL | {"help": "a local folder, ORG/NAME or ORG/NAME@COMMIT"}),
             ("--target", _MODEL | {"help": "default: the target that the drafter declares"}),
             ("--config", {"metavar": "FILE", "help": "a drafter's config alone, in place of --drafter"}),
             _FAMILY,
@@ -49,8 +50,8 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
     "adapt": (
         "can a drafter initialise one for another target: what must change, tensor by tensor",
         (
-            ("drafter", {"metavar": "DRAFTER"}),
-            ("--to", {"metavar": "TARGET", "required": True}),
+            ("drafter", {"metavar": "DRAFTER", "help": "a local folder, ORG/NAME or ORG/NAME@COMMIT"}),
+            ("--to", {"metavar": "TARGET", "required": True, "help": "the target it shall draft for"}),
             ("--like", {"metavar": "OTHER_DRAFTER", "help": "plan for the geometry of this drafter, or of its config"}),
             ("--write", {"metavar": "DIR", "help": "write the new checkpoint; DRAFTER must be a local folder"}),
             (
@@ -69,7 +70,7 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
     ),
     "list": (
         "print the ids of what is known",
-        (("kind", {"nargs": "?", "choices": ("families", "targets", "pairs", "engines", "recordings", "rules")}),),
+        (("kind", {"nargs": "?", "help": "of one kind only", "choices": _KINDS}),),
     ),
     "record": (
         "keep config, tensor table and hashes of a local checkpoint as a recording",
@@ -81,7 +82,10 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
             ),
         ),
     ),
-    "explain": ("print what a code means, why it matters and what to do", (("code", {"metavar": "CODE"}),)),
+    "explain": (
+        "print what a code means, why it matters and what to do",
+        (("code", {"metavar": "CODE", "help": "such as TEN403"}),),
+    ),
 }
 _COMMON: tuple[_Argument, ...] = (
     ("--format", {"choices": ("text", "json"), "default": "text", "help": "text for people, json for programs"}),
@@ -114,6 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     top = parser(words[0] if words and words[0] in _ARGUMENTS else "")
     args = top.parse_args(words)
+    code = 0
     try:
         text, code = _COMMANDS[args.command](args, top)
         return _deliver(text, args.output, top) or code
@@ -122,7 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader went away: nothing to tell it
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return code
 
 
 def _deliver(text: str, output: str | None, top: argparse.ArgumentParser) -> int:
@@ -149,7 +154,7 @@ def _library(args: argparse.Namespace, top: argparse.ArgumentParser) -> Any:
     from draftproof.library import Library  # noqa: PLC0415
 
     if args.contracts and not Path(args.contracts).is_dir():
-        top.error(f"--contracts {args.contracts}: no such folder")
+        top.error(f"--contracts {args.contracts!a}: no such folder")
     own = Path(args.contracts) if args.contracts else Path("contracts")
     return Library(own) if own.is_dir() else Library()
 
@@ -218,15 +223,13 @@ def _record(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str
 
 def _explain(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
     from draftproof import render  # noqa: PLC0415
-    from draftproof.findings import nearest  # noqa: PLC0415
+    from draftproof.findings import nearest, visible  # noqa: PLC0415
     from draftproof.rules import RULES  # noqa: PLC0415
 
     rule = RULES.get(args.code.upper())
     if rule is None:
-        top.exit(
-            2,
-            f"draftproof: no code {args.code}{nearest(args.code.upper(), RULES)}; `draftproof list rules` prints all\n",
-        )
+        near = nearest(args.code.upper(), RULES)
+        top.exit(2, f"draftproof: no code {visible(args.code)}{near}; `draftproof list rules` prints all\n")
     return (render.as_json(rule._asdict()) if args.format == "json" else render.rule_text(rule)), 0
 
 

@@ -239,12 +239,25 @@ def _make(cls: type[Any], data: Mapping[str, Any]) -> Any:
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
+_BYTES = re.compile("[\udc80-\udcff]")
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def visible(text: object, limit: int = 200) -> str:
     """Escape control, direction and surrogate characters of foreign text, and cut it at limit characters."""
     try:
         raw = str(text)
     except (ValueError, RecursionError):  # an integer of thousands of digits, a list that holds itself
         return f"a value of type {type(text).__name__} that cannot be written out"
+    if _BYTES.search(raw):  # bytes that the command line could not decode: read them as UTF-8 where they are
+        raw = raw.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape") if _encodes(raw) else raw
     out = _UNSAFE.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", raw)
     return out if len(out) <= limit else f"{out[:limit]}… ({len(out)} characters)"
 

@@ -83,6 +83,8 @@ def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = N
     """Find what a spec names: a local folder, else a recording of ORG/NAME[@COMMIT]."""
     try:
         path = Path(spec).expanduser()
+        if not spec:
+            return finding("SRC117", "model", expected="a folder, ORG/NAME or ORG/NAME@COMMIT", observed="nothing")
         if path.is_dir():
             return open_folder(path, spec)
         if path.is_file():
@@ -181,7 +183,7 @@ def recorded_repos(recordings: tuple[Path, ...]) -> dict[str, Path]:
     """Return repo -> recording file of all folders; the first folder wins, a commit wins over unknown."""
     found: dict[str, Path] = {}
     for root in recordings:
-        for path in sorted(root.glob("*.json"), key=lambda p: p.stem.endswith("@unknown")):
+        for path in sorted(root.glob("*.json"), key=lambda p: (p.stem.endswith("@unknown"), p.name)):
             found.setdefault(path.stem.rpartition("@")[0].replace("--", "/"), path)
     return found
 

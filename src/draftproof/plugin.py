@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from draftproof.findings import Report
+    from draftproof.findings import Finding, Report
     from draftproof.library import Library
 
 MARKS = {
@@ -22,6 +22,8 @@ MARKS = {
     "live": "rung 6: a running server",
     "snapshot": "reviewed views of every pair",
 }
+SETTINGS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "contracts")
+OWN = Path(__file__).with_name("testing.py")  # the test classes that need no file
 REQUIRED = ("shape", "weights", "gpu", "live")
 _STATE: pytest.StashKey[State] = pytest.StashKey()
 _PROPERTY = "draftproof"
@@ -50,8 +52,22 @@ class State:
         """Return the folder of this repository's own contracts."""
         own: str | None = self.config.getoption("draftproof_contracts")
         if own:
-            return Path(self.config.invocation_params.dir, own)
-        return self.config.rootpath / str(self.config.getini("draftproof_contracts"))
+            return Path(os.path.abspath(self.config.invocation_params.dir / own))
+        return self.base / str(self.config.getini("draftproof_contracts"))
+
+    @property
+    def base(self) -> Path:
+        """Return pytest's root; where it took the value of --drafter for a path of tests, the current folder."""
+        here, root = self.config.invocation_params.dir, self.config.rootpath
+        return root if root in (here, *here.parents) else here
+
+    def overlooked(self) -> Path | None:
+        """Return a settings file or contracts folder of the current folder's own root that pytest passed over."""
+        here, root = self.config.invocation_params.dir, self.config.rootpath
+        parents = (here, *here.parents)
+        below = parents[: parents.index(root)] if root in parents else parents
+        names = SETTINGS if root not in parents or self.config.inipath is None else SETTINGS[:-1]
+        return next((folder / name for folder in below for name in names if (folder / name).exists()), None)
 
     @property
     def library(self) -> Library:
@@ -82,20 +98,32 @@ class State:
                 self.reports[param] = api.check_pair_id(param, self.library)
         return self.reports[param]
 
+    def broken(self) -> list[Finding]:
+        """Return what is wrong with this repository's own contract files, those that no pair reads included."""
+        from draftproof.language import FOLDERS  # noqa: PLC0415
+
+        kinds = [kind for kind in FOLDERS if kind != "pair"]  # a pair has tests of its own
+        for kind in kinds if self.root.is_dir() else ():
+            self.library.all(kind)
+        return self.library.broken(*kinds)
+
     def rerun(self, item: pytest.Item) -> str:
         """Return the command that runs one test again, as typed where the user is."""
         words = ["pytest"]
+        file, *names = item.nodeid.split("::")
         if self.drafter:
-            words += ["-m", "shape", "--drafter", self.drafter]
+            words += ["-m", "shape", f"--drafter={self.drafter}"]
             for option, dest in (("--target", "target"), ("--draftproof-family", "draftproof_family")):
                 if value := self.config.getoption(dest):
-                    words += [option, value]
+                    words.append(f"{option}={value}")
+        elif item.path == OWN:
+            words += ["--pyargs", "::".join(("draftproof.testing", *names))]
         else:
-            file, *names = item.nodeid.split("::")
             here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
             words.append("::".join((here, *names)))
-        if own := self.config.getoption("draftproof_contracts"):
-            words += ["--draftproof-contracts", own]
+        for option in ("--draftproof-contracts", "--draftproof-fail-on"):
+            if value := self.config.getoption(option):
+                words.append(f"{option}={value}")
         return shlex.join(words)
 
 
@@ -139,13 +167,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Summary(state), "draftproof-summary")
     if state.fail_on not in ("error", "warning", "unknown"):
         raise pytest.UsageError(f"draftproof_fail_on = {state.fail_on}: expected error, warning or unknown")
-    if config.getoption("target") and not state.drafter:
-        raise pytest.UsageError("--target goes with --drafter")
+    for option in ("--target", "--draftproof-family"):
+        if config.getoption(option) and not state.drafter:
+            raise pytest.UsageError(f"{option} goes with --drafter")
     own = config.getoption("draftproof_contracts")
     if own and not state.root.is_dir():
         raise pytest.UsageError(f"--draftproof-contracts {own}: no such folder")
     if state.drafter and config.args_source is not pytest.Config.ArgsSource.ARGS:
-        config.args[:] = [str(Path(__file__).with_name("testing.py"))]
+        config.args[:] = [str(OWN)]
+    if state.drafter and (lost := state.overlooked()):
+        why = f"pytest took it for a path of tests, and would not see {lost}"
+        raise pytest.UsageError(f"write --drafter={state.drafter}, with an equals sign: {why}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -158,7 +190,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         params = [state.drafter + (f" with {target}" if target else "")]
     else:
         params = state.pairs(shipped=metafunc.module.__name__ == "draftproof.testing") or [""]
-    metafunc.parametrize("draftproof_pair", params, ids=[p or "no-pair" for p in params], scope="session")
+    ids = [ascii(p)[1:-1] or "no-pair" for p in params]
+    metafunc.parametrize("draftproof_pair", params, ids=ids, scope="session")
 
 
 @pytest.fixture
@@ -168,12 +201,14 @@ def draftproof_verify(request: pytest.FixtureRequest, draftproof_pair: str) -> A
 
     def verify(*rungs: str) -> None:
         from draftproof import render  # noqa: PLC0415
-        from draftproof.findings import Section  # noqa: PLC0415
+        from draftproof.findings import Section, visible  # noqa: PLC0415
 
         if not draftproof_pair:
             pytest.fail(_nothing(state), pytrace=False)
         report = state.report(draftproof_pair)
         found = [f for section in report.sections if section.rung in rungs for f in section.findings]
+        if "contract" in rungs:
+            found = list(dict.fromkeys([*found, *state.broken()]))
         decided = [f for f in found if f.level in ("pass", "error", "warning")]
         waiting = [f for f in found if f.level == "unknown" and not f.accepted]
         failed = [f for f in found if f.fails(state.fail_on)]
@@ -193,27 +228,41 @@ def draftproof_verify(request: pytest.FixtureRequest, draftproof_pair: str) -> A
         item.user_properties.append((_PROPERTY, json.dumps(counts)))
         if failed:
             shown = Section.of("", [f for f in found if f.level != "pass"])
+            codes = ", ".join(dict.fromkeys(f.code for f in failed))
             text = render.section_text(shown)
-            pytest.fail(f"{report.subject}\n\n{text}\n{render.field('rerun', rerun)}", pytrace=False)
+            head, last = f"{visible(report.subject)}: {codes}", f"  {'rerun':<10}{visible(rerun, 4000)}"
+            pytest.fail(f"{head}\n\n{text}\n{last}", pytrace=False)
         if waiting:
-            pytest.skip(
-                f"{draftproof_pair}: unknown: "
-                + "; ".join(f"{f.code} {f.subject}: {f.message} ({f.observed})" for f in waiting)
-            )
+            _skip(draftproof_pair, "; ".join(f"{f.code} {f.subject}: {f.message} ({f.observed})" for f in waiting))
         if not decided:
-            pytest.skip(f"{draftproof_pair}: unknown: nothing could be decided here")
+            _skip(draftproof_pair, "nothing could be decided here")
 
     return verify
 
 
+def _skip(pair: str, why: str) -> None:
+    """Skip with the reason, at the place of the test and not of this file."""
+    from draftproof.findings import visible  # noqa: PLC0415
+
+    raise pytest.skip.Exception(visible(f"{pair}: unknown: {why}", 4000), _use_item_location=True)
+
+
 def _nothing(state: State) -> str:
     """Say that no pair was found, and what exists."""
+    from draftproof.library import Library  # noqa: PLC0415
+
     known = {kind: ", ".join(state.library.files(kind)) for kind in ("pair", "family", "target")}
+    own = state.pairs(shipped=False)
+    first = (
+        f"no test of these pairs was selected: {', '.join(own)}"
+        if own
+        else f"no pair contract in {state.root / 'pairs'}"
+    )
     return (
-        f"no pair contract in {state.root / 'pairs'}\n"
-        f"  pairs shipped with draftproof: {known['pair']}\n"
+        f"{first}\n"
+        f"  pairs shipped with draftproof: {', '.join(Library().files('pair'))}\n"
         f"  families: {known['family']}\n  targets: {known['target']}\n"
-        "  check a pair with no file: pytest -m shape --drafter MODEL --target MODEL"
+        "  check a pair with no file: pytest -m shape --drafter=MODEL --target=MODEL"
     )
 
 
@@ -238,7 +287,8 @@ class Summary:
             done = [t for t in self.tests if mark in t["marks"] and t["decided"] and t["outcome"] != "skipped"]
             if not done:
                 self.unmet.append(mark)
-        if self.unmet and not config.getoption("collectonly"):
+        good = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        if self.unmet and good and not config.getoption("collectonly"):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
@@ -255,7 +305,9 @@ class Summary:
         for mark in self.unmet:
             terminalreporter.line(f"required: {mark}, and no test of that kind decided anything", red=True)
         if self.tests:
-            terminalreporter.line(f"next: {self.next()}")
+            from draftproof.findings import visible  # noqa: PLC0415
+
+            terminalreporter.line(f"next: {visible(self.next(), 4000)}")
 
     def counts(self) -> str:
         """Return one line: pairs, checks by outcome, bytes read."""
@@ -265,7 +317,7 @@ class Summary:
         accepted = f", {total['accepted']} accepted" if total["accepted"] else ""
         pairs = f"{len(read)} pair{'s' if len(read) != 1 else ''}"
         return (
-            f"{pairs}: {total['holds']} checks hold, {total['fail']} fail, "
+            f"{pairs}: {total['holds']} check{'s hold' if total['holds'] != 1 else ' holds'}, {total['fail']} fail, "
             f"{total['unknown']} unknown{expected}{accepted}; {sum(read.values()):,} bytes read"
         )
 
@@ -277,4 +329,10 @@ class Summary:
             return str(failed[0]["rerun"])
         if waiting:
             return f"{waiting[0]['rerun']} -rs"
-        return "pytest -m snapshot" if not self.state.drafter else "draftproof adapt DRAFTER --to ANOTHER_TARGET"
+        if self.state.drafter:
+            target = self.state.config.getoption("target")
+            words = [f"--drafter={self.state.drafter}", *([f"--target={target}"] if target else [])]
+            return shlex.join(["draftproof", "check", *words, "--verbose"])
+        if (self.state.config.rootpath / "snapshots").is_dir():
+            return "pytest -m snapshot"
+        return shlex.join(["draftproof", "check", self.tests[0]["pair"], "--verbose"])

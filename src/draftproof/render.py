@@ -91,14 +91,16 @@ def counts_text(report: Report) -> str:
     parts = [f"{counts[k]} {w[counts[k] != 1]}" for k, w in words.items() if counts[k]]
     if counts["accepted"]:
         parts.append(f"{counts['accepted']} accepted")
-    return f"{', '.join(parts) or 'nothing against it'}; {counts['pass']} checks hold"
+    passed = f"{counts['pass']} check{'s hold' if counts['pass'] != 1 else ' holds'}"
+    return f"{', '.join(parts) or 'nothing against it'}; {passed}"
 
 
 def report_text(report: Report, *, level: str = "info") -> str:
     """Return the whole report for a terminal."""
     out: list[str] = []
+    subject = visible(report.subject, 1000)
     if report.plan is not None:
-        out += [plan_text(report.plan, report.subject), ""]
+        out += [plan_text(report.plan, subject), ""]
         out += [side_text(s) for s in report.sides]
         blocking = [
             f
@@ -110,15 +112,17 @@ def report_text(report: Report, *, level: str = "info") -> str:
         out += ["", *(finding_text(f) for f in blocking)] if blocking else []
         out += ["", f"what rungs 1 and 2 say of the pair as it is: {_VERDICTS[report.verdict]} ({counts_text(report)})"]
     else:
-        out += [f"{report.subject}: {_VERDICTS[report.verdict]} ({counts_text(report)})", ""]
+        out += [f"{subject}: {_VERDICTS[report.verdict]} ({counts_text(report)})", ""]
         out += [side_text(s) for s in report.sides]
+        if [s.role for s in report.sides] == ["drafter"]:
+            out.append(field("target", "none: only the drafter was judged", 0))
         for section in report.sections:
             out += ["", f"{section.rung}: {_VERDICTS[section.verdict]}"]
             if text := section_text(section, level=level):
                 out.append(text)
     out.append("")
     if report.rerun:
-        out.append(field("rerun", visible(report.rerun, 1000), 0))
+        out.append(f"{'rerun':<10}{visible(report.rerun, 8000)}")  # one line, to be copied
     out.append(field("read", f"{report.bytes_read:,} bytes", 0))
     return "\n".join(out) + "\n"
 
@@ -180,13 +184,14 @@ def tree_text(data: Any, indent: int = 0) -> Iterator[str]:
     if isinstance(data, Mapping):
         for key, value in data.items():
             if isinstance(value, Mapping) and value:
-                yield f"{pad}{key}"
+                yield f"{pad}{visible(key)}"
                 yield from tree_text(value, indent + 1)
             elif isinstance(value, list) and any(isinstance(v, Mapping) for v in value):
                 yield f"{pad}{key}"
                 for item in value:
                     yield from tree_text(item, indent + 1)
             else:
-                yield f"{pad}{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+                shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                yield f"{pad}{visible(key)}: {visible(shown, 2000)}"
     else:
-        yield f"{pad}{data}"
+        yield f"{pad}{visible(data, 2000)}"

@@ -16,7 +16,7 @@ import numpy  # noqa: F401 (pytester forgets what an inner run imports, and nump
 import pytest
 
 import builder
-from draftproof import adapt, api, contracts, rewrite  # noqa: F401 (the same)
+from draftproof import adapt, api, library, rewrite  # noqa: F401 (the same)
 
 pytest_plugins = ["pytester"]
 
@@ -199,7 +199,8 @@ def test_passing_checks_are_not_printed_in_a_failure(repo: Repo) -> None:
     assert "[pass]" not in repo.pytest().stdout.str()
 
 
-def test_short_summary_of_a_failure_names_the_pair_and_a_code(repo: Repo) -> None:
+def test_short_summary_of_a_failure_names_the_pair_and_a_code(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     repo.bad()
     line = next(x for x in repo.pytest("-k", "conforms").stdout.lines if x.startswith("FAILED "))
     assert "[bad]" in line
@@ -261,8 +262,8 @@ def test_rerun_is_one_line_however_long(repo: Repo, models: Path) -> None:
     result = repo.pytest("-m", "shape", f"--drafter={drafter}", f"--target={target}")
     result.assert_outcomes(failed=1, passed=1)
     words = shlex.split(rerun_of(result))
-    assert drafter in words
-    assert target in words
+    assert f"--drafter={drafter}" in words
+    assert f"--target={target}" in words
 
 
 def test_rerun_of_zero_file_mode_fails_again(repo: Repo, empty: Path, models: Path) -> None:
@@ -318,7 +319,7 @@ def test_fail_on_decides_what_unknown_does(repo: Repo, level: str | None, failed
 def test_fail_on_decides_what_a_warning_does(repo: Repo, level: str, failed: int) -> None:
     builder.write(repo.path / "warned", builder.dense_config(bos_token_id=7), builder.dense())
     repo.pair("warned", str(repo.path / "warned"))
-    report = api.check_pair_id("warned", contracts.Library(repo.path / "contracts"))
+    report = api.check_pair_id("warned", library.Library(repo.path / "contracts"))
     assert report.counts["warning"] == 1
     assert report.counts["error"] == report.counts["unknown"] == 0
     repo.pytest("--draftproof-fail-on", level).assert_outcomes(passed=2 - failed, failed=failed)
@@ -497,7 +498,7 @@ def test_shape_in_an_empty_folder_is_an_error_that_lists_what_exists(repo: Repo,
     assert "kimi-k2-eagle3-on-k25" in out
     assert "eagle3-mla" in out
     assert "kimi-k25" in out
-    assert "--drafter MODEL" in out
+    assert "--drafter=MODEL" in out
 
 
 @pytest.mark.parametrize("folder", ["contracts", "contracts/pairs", ""])
@@ -512,6 +513,22 @@ def test_repository_without_pairs_fails_and_lists_what_exists(repo: Repo, folder
     assert "Traceback" not in out
 
 
+@pytest.mark.parametrize("folder", ["contracts", "contracts/pairs"])
+def test_contracts_without_pairs_and_without_a_test_module_exit_with_5(repo: Repo, empty: Path, folder: str) -> None:
+    (empty / folder).mkdir(parents=True)
+    result = repo.pytest("-m", "shape")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert "kimi-k2-eagle3-on-k25" in result.stdout.str()
+
+
+def test_deselecting_everything_exits_with_5_and_lists_what_exists(repo: Repo) -> None:
+    repo.pair("good")
+    result = repo.pytest("-m", "shape", "-k", "no_such_pair")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert "good" in result.stdout.str()
+    assert "no pair contract in" not in result.stdout.str()  # there is one
+
+
 def test_run_of_other_tests_says_nothing_of_draftproof(repo: Repo, empty: Path) -> None:
     (empty / "test_own.py").write_text("def test_own(): pass\n")
     result = repo.pytest()
@@ -522,7 +539,7 @@ def test_run_of_other_tests_says_nothing_of_draftproof(repo: Repo, empty: Path) 
 
 # --- --drafter, --target ------------------------------------------------------------------------------------------
 
-FOUNDING = ("--drafter", "AQ-MedAI/Kimi-K2-Instruct-eagle3", "--target", "moonshotai/Kimi-K2.5")
+FOUNDING = ("--drafter=AQ-MedAI/Kimi-K2-Instruct-eagle3", "--target=moonshotai/Kimi-K2.5")
 
 
 def test_founding_case_is_checked_from_an_empty_folder(repo: Repo, empty: Path) -> None:
@@ -566,17 +583,23 @@ def test_drafter_may_be_a_folder_given_relative_to_where_it_is_typed(
     result.assert_outcomes(passed=1, skipped=1)
 
 
-def test_drafter_from_a_repository_uses_the_settings_and_contracts_of_that_repository(repo: Repo) -> None:
+def test_drafter_elsewhere_is_checked_with_the_contracts_of_the_repository_it_is_typed_in(repo: Repo) -> None:
     family = (ROOT / "contracts/families/eagle3.toml").read_text()
     family = family.replace('id = "eagle3"', 'id = "mine"').replace("LlamaForCausalLMEagle3", "MyOwnEagle3")
     repo.write("contracts/families/mine.toml", family)
     config = builder.dense_config(architectures=["MyOwnEagle3"])
     drafter = builder.write(repo.path.parent / "elsewhere" / "mine", config, builder.dense())
-    repo.write("pytest.ini", "[pytest]\ndraftproof_fail_on = unknown\n")
     more = ("--target", str(repo.models / "target"), "--draftproof-family", "mine")
     result = repo.pytest("-m", "shape", "--drafter", str(drafter), *more)
     assert "no such contract" not in result.stdout.str()
-    result.assert_outcomes(passed=1, failed=1)
+    result.assert_outcomes(passed=1, skipped=1)
+
+
+def test_drafter_elsewhere_never_silently_drops_the_settings_of_the_repository(repo: Repo) -> None:
+    repo.write("pytest.ini", "[pytest]\ndraftproof_fail_on = unknown\n")
+    more = (str(repo.models / "drafter"), "--target", str(repo.models / "target"))
+    result = repo.pytest("-m", "shape", "--drafter", *more)
+    assert result.ret in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.USAGE_ERROR)
 
 
 def test_unknown_model_is_a_skip_that_says_how_to_get_it(repo: Repo, empty: Path) -> None:
@@ -591,6 +614,16 @@ def test_misspelt_folder_fails(repo: Repo, empty: Path) -> None:
     result = repo.pytest("-m", "shape", "--drafter", "./no-such-folder")
     assert result.ret == 1
     assert "SRC111" in result.stdout.str()
+
+
+@pytest.mark.parametrize("bad", [False, True], ids=["skip", "failure"])
+def test_escape_sequences_of_a_folder_or_tensor_never_reach_the_output_raw(repo: Repo, bad: bool) -> None:
+    evil = "x\x1b[31mred\u202e"
+    table = builder.dense() | ({f"{evil}.weight": ("BF16", (2, 2))} if bad else {})
+    builder.write(repo.path / evil, builder.dense_config(), table)
+    result = repo.pytest("-m", "shape", f"--drafter=./{evil}", "--target=org/target", "-ra", "-v", "--color=no")
+    assert result.parseoutcomes() == ({"failed": 1, "skipped": 1} if bad else {"passed": 1, "skipped": 1})
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", result.stdout.str())
 
 
 def test_target_alone_is_a_usage_error(repo: Repo) -> None:
@@ -634,9 +667,17 @@ def test_contracts_folder_that_is_not_there_is_a_usage_error(repo: Repo) -> None
 def test_shipped_pairs_pass_from_an_empty_folder(repo: Repo, empty: Path) -> None:
     words = ("--draftproof-fail-on", "unknown", "--draftproof-require", "shape")
     result = repo.pytest("--pyargs", "draftproof.testing", "-m", "shape", *words)
-    ids = contracts.Library().files("pair")
+    ids = library.Library().files("pair")
     result.assert_outcomes(passed=2 * len(ids))
     assert counts_of(result).startswith(f"{len(ids)} pairs: ")
+
+
+def test_rerun_of_the_shipped_test_class_on_contracts_of_ones_own_works(repo: Repo) -> None:
+    repo.bad()
+    (repo.path / "tests" / "test_drafter.py").unlink()
+    result = repo.pytest("--pyargs", "draftproof.testing", "-m", "shape", "-k", "fits")
+    result.assert_outcomes(failed=1, deselected=1)
+    repo.typed(rerun_of(result)).assert_outcomes(failed=1)
 
 
 # --- summary ------------------------------------------------------------------------------------------------------
@@ -646,8 +687,8 @@ def test_summary_counts_what_the_reports_hold(repo: Repo) -> None:
     repo.pair("good")
     repo.bad()
     repo.murky()
-    library = contracts.Library(repo.path / "contracts")
-    reports = [api.check_pair_id(id, library) for id in ("good", "bad", "murky")]
+    known = library.Library(repo.path / "contracts")
+    reports = [api.check_pair_id(id, known) for id in ("good", "bad", "murky")]
     total = {level: sum(r.counts[level] for r in reports) for level in ("pass", "error", "unknown")}
     read = sum(r.bytes_read for r in reports)
     said = (

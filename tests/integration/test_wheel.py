@@ -82,7 +82,7 @@ def test_wheel_from_the_sdist_is_the_wheel_from_the_tree(wheel: Path, tmp_path: 
 
 
 def test_installed_package_is_the_wheels_own(bin: Path, tmp_path: Path) -> None:
-    code = "import draftproof.contracts as c; print(c.shipped_root())"
+    code = "import draftproof.library as c; print(c.shipped_root())"
     root = Path(run(bin / "python", "-c", code, folder=tmp_path).strip())
     assert root.parts[-2:] == ("draftproof", "shipped")
     assert bin.parent in root.parents
@@ -100,7 +100,7 @@ def test_adapt_answers_the_founding_case(bin: Path, tmp_path: Path) -> None:
 
 
 def test_pytest_checks_a_pair_with_no_file(bin: Path, tmp_path: Path) -> None:
-    again = ("pytest", "-m", "shape", "--drafter", FOUNDING, "--target", TARGET)
+    again = ("pytest", "-m", "shape", f"--drafter={FOUNDING}", f"--target={TARGET}")
     out = run(bin / "python", "-m", *again, folder=tmp_path, code=1)
     assert "PAIR403 context: " in out
     assert "1 failed, 1 skipped" in out
