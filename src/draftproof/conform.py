@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from draftproof.checkpoint import Checkpoint, Config, Table, listed
 from draftproof.container import Tensor
@@ -492,13 +492,12 @@ def _hear_witnesses(view: View) -> None:
 # --- tensors ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(NamedTuple):
     """Hold one tensor that a contract speaks of: its rule, its index, and whether it must, may or must not be there."""
 
     name: str
     rule: TensorRule
-    index: int | None
+    row: int | None
     presence: str  # required, optional, forbidden, undecided
     why: str = ""
 

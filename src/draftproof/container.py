@@ -12,7 +12,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from json.decoder import JSONDecodeError
 from typing import Any, NamedTuple
 
@@ -69,8 +68,7 @@ class Tensor(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """Hold the tensor table of one file; it is there only if every tensor's name, dtype text and shape are certain."""
 
     name: str
@@ -355,8 +353,7 @@ def _coverage(found: Collector, name: str, size: int | None, before: int, end: i
 # --- the index of a sharded checkpoint ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(NamedTuple):
     """Hold what an index says; unjudged names what was not looked at, and is empty only if all names were kept."""
 
     name: str

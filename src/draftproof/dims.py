@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 MAX_LENGTH = 500  # characters of an expression
 MAX_DEPTH = 64  # nested operations; a sum of n terms is n deep
@@ -334,8 +335,7 @@ def substituted(expr: Expr, lookup: Lookup) -> str:
 # --- binding ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Dim:
+class Dim(NamedTuple):
     """Declare a dim: who states it, which statement counts, and what stands in when none does."""
 
     name: str
@@ -344,12 +344,11 @@ class Dim:
     default: Expr | None = None  # over other dims
     bool_: bool = False
     differs: str = "DIM401"  # the code when drafter and target state different values
-    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # true where a drafter's key holds one of them
+    texts: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # true where a drafter's key holds one of them
     line: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Disagreement:
+class Disagreement(NamedTuple):
     """Record that two sources state different values for one dim."""
 
     dim: Dim

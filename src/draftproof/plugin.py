@@ -176,8 +176,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if state.drafter and config.args_source is not pytest.Config.ArgsSource.ARGS:
         config.args[:] = [str(OWN)]
     if state.drafter and (lost := state.overlooked()):
-        why = f"pytest took it for a path of tests, and would not see {lost}"
-        raise pytest.UsageError(f"write --drafter={state.drafter}, with an equals sign: {why}")
+        why = f"pytest took a path after them for one of tests, and would not see {lost}"
+        raise pytest.UsageError(f"write --drafter=MODEL and --target=MODEL, with equals signs: {why}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
