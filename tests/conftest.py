@@ -1,4 +1,4 @@
-"""Tests of draftproof import their helpers from this folder; bytes in a test's name are shown by length and checksum."""
+"""Helpers of the tests stand in this folder; bytes in the name of a test are shown by length and checksum."""
 
 from __future__ import annotations
 
