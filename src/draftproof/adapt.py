@@ -17,9 +17,9 @@ from typing import Any
 
 from draftproof.api import Case, examine, open_side, recordings, report
 from draftproof.checkpoint import Checkpoint, listed, parse_config
-from draftproof.conform import View, conform, expectations, layout
+from draftproof.conform import View, conform, expectations, layout, value_of
 from draftproof.contracts import Contract, Dialect
-from draftproof.dims import Absent, Expr, ExprError, Known, Lookup, Unknown, evaluate, parse
+from draftproof.dims import Absent, Known, Lookup, Unknown, parse
 from draftproof.findings import Change, Finding, Plan, Report, Step, visible
 from draftproof.hub import Source, open_model, read_plain, recorded_repos
 from draftproof.library import Library
@@ -223,7 +223,7 @@ def _aux_demands(couple: Couple) -> Iterator[Change]:
         ids = seen.value if isinstance(seen, Known) else None
         if isinstance(ids, list) and all(type(i) is int for i in ids) and not aux_usable(couple, ids):
             convention = next(iter(contract.conventions.values()))
-            new = [_value(e, couple.dims) for e in convention.default]
+            new = [value_of(e, couple.dims) for e in convention.default]
             if all(type(i) is int for i in new) and len(new) == len(ids):
                 yield Change(key, ids, new, f"layers of this target, the {convention.name}-style default")
 
@@ -242,13 +242,6 @@ def _whole(seen: Any) -> bool:
 def _ints(seen: Any) -> set[int]:
     value = seen.value if isinstance(seen, Known) else None
     return {i for i in (value if isinstance(value, list) else [value]) if type(i) is int}
-
-
-def _value(expr: Expr, dims: Lookup) -> Any:
-    try:
-        return evaluate(expr, dims)
-    except ExprError as error:
-        return Unknown(str(error))
 
 
 def _at(config: Mapping[str, Any], key: str) -> Any:
@@ -615,11 +608,11 @@ def _says(case: Case, d: Draft) -> Iterator[str]:
     if name := _renamed(drafter, goal):
         dialect = serving(drafter, goal.contract)
         yield f"tensor names: {visible(name)} and others become the {dialect.name} names of a serving checkpoint"
-    yield from _word_words(goal, steps)
+    yield from _vocabulary_words(goal, steps)
     changed = {c.key: c for c in d.changes}
     for row in engine_rows(couple):
         lead = f"without the change of {row.key}" if row.key in changed else f"because of {row.key}"
-        yield f"{lead}, {row.engine} {row.version} {row.outcome} ({row.basis}, {row.source}): {row.see}"
+        yield f"{lead}, {row.engine} {row.version} {row.does}: {row.see} ({row.basis}: {row.source})"
     context = changed.get(_key(drafter, contract.sizes.get("context", "")))
     if context and type(context.old) is int and type(context.new) is int and context.old < context.new:
         trained = couple.facts.get("trained_context")
@@ -653,7 +646,7 @@ def _summary(contract: Contract, dims: Lookup) -> str:
 
         def put(found: re.Match[str]) -> str:
             nonlocal known
-            value = _value(parse(found[1]), dims)
+            value = value_of(parse(found[1]), dims)
             known = known and not isinstance(value, Unknown)
             return str(value)
 
@@ -663,7 +656,7 @@ def _summary(contract: Contract, dims: Lookup) -> str:
     return ", ".join(out)
 
 
-def _word_words(goal: Goal, steps: Sequence[Step]) -> Iterator[str]:
+def _vocabulary_words(goal: Goal, steps: Sequence[Step]) -> Iterator[str]:
     """Say where tokens move, and where a map is not at hand."""
     v = goal.vocabulary
     if not v.same:

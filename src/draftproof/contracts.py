@@ -208,6 +208,11 @@ class EngineRow(NamedTuple):
     source: str
     line: str
 
+    @property
+    def does(self) -> str:
+        """Return the outcome as a verb."""
+        return {"degrades": "runs degraded", "changes": "copes by itself"}.get(self.outcome, self.outcome)
+
 
 class Engine(NamedTuple):
     """Hold the rows read of one engine at one version."""

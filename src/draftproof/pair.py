@@ -246,7 +246,7 @@ def context(c: Couple) -> Iterator[Finding]:
         known = said or "the length it was trained at is not declared"
         yield finding("PAIR403", "context", expected=f"at least {theirs.value} tokens ({theirs.witness})",
                       observed=f"{own.value} ({own.witness})",
-                      note="; ".join([*(f"{r.engine} {r.version} {r.outcome}: {r.see}" for r in rows), known]),
+                      note="; ".join([*(f"{r.engine} {r.version} {r.does}: {r.see}" for r in rows), known]),
                       where=c.drafter.checkpoint.source.label)  # fmt: skip
     elif trained and trained.value < theirs.value:
         yield finding("PAIR403", "context", "drafter was trained at less than the target's context", level="warning",

@@ -131,7 +131,10 @@ def plan_text(plan: Plan, subject: str) -> str:
     """Return the answer of adapt: the headline, what to know, the changes and the plan per tensor."""
     out = [f"{subject}", "", textwrap.fill(plan.headline, WIDTH), ""]
     out += [
-        textwrap.fill(s, WIDTH, initial_indent="- ", subsequent_indent="  ", break_long_words=False) for s in plan.says
+        textwrap.fill(
+            s, WIDTH, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+        for s in plan.says
     ]
     if plan.changes:
         out += ["", "config.json"]

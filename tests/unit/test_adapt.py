@@ -98,7 +98,9 @@ def test_founding_case_says(founding: tuple[Report, Plan], line: str) -> None:
 
 def test_founding_case_speaks_of_engine_lineage_convention_and_tables(founding: tuple[Report, Plan]) -> None:
     plan = founding[1]
-    assert said(plan, "without the change of max_position_embeddings, SGLang 0.5.23 refuses (run, srt/configs/")
+    assert said(
+        plan, "without the change of max_position_embeddings, SGLang 0.5.23 refuses: ValueError", "(run: srt/configs/"
+    )
     assert said(plan, "lineage: trained on moonshotai/Kimi-K2-Instruct (model card)", "measure the accept length")
     assert said(plan, "aux layers: convention of the aux layer ids is not declared; [2, 30, 58]")
     assert said(plan, "tensor tables not read: drafter (computed from families/eagle3.toml", "TEN rules are unknown")
