@@ -230,7 +230,14 @@ def _explain(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[st
     if rule is None:
         near = nearest(args.code.upper(), RULES)
         top.exit(2, f"draftproof: no code {visible(args.code)}{near}; `draftproof list rules` prints all\n")
-    return (render.as_json(rule._asdict()) if args.format == "json" else render.rule_text(rule)), 0
+    return (_json(rule._asdict()) if args.format == "json" else render.rule_text(rule)), 0
+
+
+def _json(data: dict[str, Any]) -> str:
+    """Return plain data as JSON of a versioned schema, as a report has one."""
+    from draftproof import findings, render  # noqa: PLC0415
+
+    return render.as_json({"schema": findings.SCHEMA, **data})
 
 
 def _plain(data: Any, args: argparse.Namespace) -> tuple[str, int]:
@@ -239,7 +246,7 @@ def _plain(data: Any, args: argparse.Namespace) -> tuple[str, int]:
 
     if isinstance(data, Report):
         return _report(data, args)
-    return (render.as_json(data) if args.format == "json" else "\n".join(render.tree_text(data)) + "\n"), 0
+    return (_json(data) if args.format == "json" else "\n".join(render.tree_text(data)) + "\n"), 0
 
 
 _COMMANDS = {"check": _check, "adapt": _adapt, "show": _show, "list": _list, "record": _record, "explain": _explain}

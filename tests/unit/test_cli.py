@@ -275,7 +275,7 @@ def test_explain_prints_the_page_that_the_docs_hold(code: str, run: Run) -> None
 
 
 def test_explain_in_json_holds_the_whole_rule(run: Run) -> None:
-    assert json.loads(run("explain", "TEN403", "--format", "json").out) == RULES["TEN403"]._asdict()
+    assert json.loads(run("explain", "TEN403", "--format", "json").out) == {"schema": 1, **RULES["TEN403"]._asdict()}
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_show_of_a_folder_never_says_that_its_config_is_empty(run: Run) -> None:
 
 def test_list_prints_every_id_of_every_kind(run: Run) -> None:
     data = json.loads(run("list", "--format", "json").out)
-    assert set(data) == {"families", "targets", "pairs", "engines", "recordings"}
+    assert set(data) == {"schema", "families", "targets", "pairs", "engines", "recordings"}
     for kind, folder in FOLDERS.items():
         if kind != "model":
             assert set(Library().files(kind)) <= set(data[folder])
@@ -346,7 +346,7 @@ def test_list_prints_every_id_of_every_kind(run: Run) -> None:
 @pytest.mark.parametrize("kind", ["families", "targets", "pairs", "engines", "recordings", "rules"])
 def test_list_of_one_kind_prints_that_kind_sorted(kind: str, run: Run) -> None:
     data = json.loads(run("list", kind, "--format", "json").out)
-    assert list(data) == [kind]
+    assert list(data) == ["schema", kind]
     if kind == "rules":
         assert list(data[kind]) == list(RULES)
     else:
