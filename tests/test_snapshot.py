@@ -13,6 +13,7 @@ from draftproof.api import pair_view
 from draftproof.library import Library
 
 ROOT = Path(__file__).parents[1]
+LIBRARY = Library(ROOT / "contracts", shipped=False)  # of this tree, whatever is installed
 
 
 class PairSnapshots(JSONSnapshotExtension):
@@ -24,9 +25,8 @@ class PairSnapshots(JSONSnapshotExtension):
 
 
 @pytest.mark.snapshot
-@pytest.mark.parametrize("id", Library().files("pair"))
+@pytest.mark.parametrize("id", LIBRARY.files("pair"))
 def test_pair(id: str, snapshot: Any) -> None:
-    library = Library()
-    pair, found = library.get("pair", id)
+    pair, found = LIBRARY.get("pair", id)
     assert not found
-    assert pair_view(pair, library) == snapshot(extension_class=PairSnapshots)
+    assert pair_view(pair, LIBRARY) == snapshot(extension_class=PairSnapshots)

@@ -35,7 +35,7 @@ from draftproof.recognise import recognise
 from draftproof.rules import RULES
 from draftproof.strict import CONFIG_LIMIT
 
-RUNGS = ("contract", "source", "conforms", "fits")
+RUNGS = ("contract", "conforms", "fits")
 Model = str | Path | Mapping[str, Any]  # a folder, ORG/NAME[@COMMIT], or {"config": …, "state_dict": …}
 
 
@@ -151,14 +151,14 @@ def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) 
     """Make the report of a case; what a pair accepts is marked, and an acceptance that matches nothing is a finding."""
     found: dict[str, list[Finding]] = {rung: [] for rung in RUNGS}
     found["contract"] += [*case.contract, *case.library.broken()]
-    found["source"] += case.source
+    found["conforms"] += case.source
     for view in (case.drafter, case.target):
         found["conforms"] += _about(view) if view and view.contract else []
     if case.fits is not None:
         found["fits"] += case.fits
     elif case.paired:
-        why = "one side could not be read, or its contract could not be told"
-        found["fits"].append(unknown("PAIR422", "pair", why, expected="a drafter and a target", observed="see above"))
+        why, help = "the fit was not judged: a side could not be", "mend what conforms says above, then ask again"
+        found["fits"].append(unknown("PAIR422", "pair", why, expected="two sides", observed="see above", help=help))
     if pair is not None:
         found = {rung: accept(rows, pair) for rung, rows in found.items()}
         if case.fits is not None:  # else what it accepts was not looked for
@@ -189,7 +189,7 @@ def side(view: View) -> Side:
         view.checkpoint.role,
         source.name,
         source.revision,
-        source.provenance,
+        "config read, weights not" if source.kind == "folder" and table.basis else source.provenance,
         source.normalised,
         contract.id if contract else "",
         view.dialect.name if view.dialect else "",
@@ -273,13 +273,13 @@ def check_config(path: Path, library: Library, target: Any | None = None, family
     if path.is_dir():
         help = f"give {path / 'config.json'}"
         return _only(
-            "source", subject, finding("SRC117", subject, expected="a config file", observed="a folder", help=help)
+            "conforms", subject, finding("SRC117", subject, expected="a config file", observed="a folder", help=help)
         )
     if not path.exists():
-        return _only("source", subject, finding("SRC111", subject, expected="a config file", observed="no such file"))
+        return _only("conforms", subject, finding("SRC111", subject, expected="a config file", observed="no such file"))
     raw = read_plain(path, CONFIG_LIMIT)
     if isinstance(raw, Finding):
-        return _only("source", subject, raw)
+        return _only("conforms", subject, raw)
     data, found = parse_config(raw, subject)
     if data is None:
         return _only("conforms", subject, *found)
@@ -358,7 +358,7 @@ def check_pair_id(id: str, library: Library) -> Report:
         if not path.exists():
             near = nearest(path.stem, library.files("pair"))
             seen = f"no such file{near}"
-            return _only("source", id, finding("SRC111", id, expected="a pair contract", observed=seen))
+            return _only("conforms", id, finding("SRC111", id, expected="a pair contract", observed=seen))
         pair, found = load(path, "pair", library)
     else:
         pair, found = library.get("pair", id)
@@ -376,13 +376,26 @@ def listing(library: Library, kind: str | None = None) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for one, folder in FOLDERS.items():
         if one != "model":
-            out[folder] = {id: c.title if c else f"broken: {found[0].code}" for id, c, found in library.all(one)}
+            rows = library.all(one)
+            out[folder] = {id: _title(c) if c else f"broken: {found[0].code}" for id, c, found in rows}
     out["recordings"] = {}
     for repo, path in sorted(recorded_repos(recordings(library)).items(), key=lambda row: row[0].lower()):
         source = read_recording(path)
-        out["recordings"][repo] = source.label if isinstance(source, Source) else f"broken: {source.observed}"
+        out["recordings"][repo] = _known(source)
     out["rules"] = {rule.code: rule.summary for rule in RULES.values()}
     return {kind: out[kind]} if kind else {k: v for k, v in out.items() if k != "rules"}
+
+
+def _known(source: Source | Finding) -> str:
+    if isinstance(source, Finding):
+        return f"broken: {source.observed}"
+    normalised = ", normalised" if source.normalised else ""
+    return f"{source.provenance}{normalised}, revision {source.revision or 'unknown'}"
+
+
+def _title(contract: Any) -> str:
+    version = getattr(contract, "version", "")
+    return f"{contract.title} {version}".strip()
 
 
 def show(id: str, library: Library) -> dict[str, Any] | Report:
@@ -394,7 +407,7 @@ def show(id: str, library: Library) -> dict[str, Any] | Report:
     source = open_model(id, recordings(library))
     if isinstance(source, Finding):
         known = [i for kind in FOLDERS for i in library.files(kind)]
-        return _only("source", id, replace(source, observed=f"no contract, {source.observed}{nearest(id, known)}"))
+        return _only("conforms", id, replace(source, observed=f"no contract, {source.observed}{nearest(id, known)}"))
     checkpoint = Checkpoint(source, "model")
     tensors = dict(source.tensors or {})
     if source.kind == "folder":
@@ -402,7 +415,7 @@ def show(id: str, library: Library) -> dict[str, Any] | Report:
     config = checkpoint.config.data
     broken = [f for f in checkpoint.findings if f.level in ("error", "unknown")]
     if broken:
-        return _only("source", id, *broken)
+        return _only("conforms", id, *broken)
     return {
         "repo": source.repo or source.name, "revision": source.revision, "provenance": source.provenance,
         "normalised": source.normalised, "source": source.origin, "unknown": sorted(source.unknown),
@@ -469,7 +482,7 @@ def record(path: str, name: str, library: Library) -> tuple[dict[str, Any] | Non
 
     source = open_model(path, recordings(library))
     if isinstance(source, Finding):
-        return None, _only("source", path, source)
+        return None, _only("conforms", path, source)
     repo, revision = snapshot_name(source)
     if name:
         repo, _, revision = name.partition("@")
@@ -482,7 +495,7 @@ def record(path: str, name: str, library: Library) -> tuple[dict[str, Any] | Non
             expected="--as ORG/NAME@COMMIT, 40 hex digits",
             observed=visible(seen),
         )
-        return None, _only("source", path, problem)
+        return None, _only("conforms", path, problem)
     snapshot = (repo, revision) == snapshot_name(source)
     origin = "a snapshot in a Hub cache" if snapshot else "a local folder; its name and commit were given by hand"
     checkpoint = Checkpoint(source, "drafter")
@@ -492,7 +505,7 @@ def record(path: str, name: str, library: Library) -> tuple[dict[str, Any] | Non
     keep = {d.encode(n) for d in target.dialects for n in target.tensors} if target else set(table.tensors)
     found = [f for f in checkpoint.findings if f.level in ("error", "unknown")]  # reading the config comes first
     if not table.read or checkpoint.config.broken or found:
-        return None, _only("source", path, *(found or [unknown("TEN400", path, observed=table.basis)]))
+        return None, _only("conforms", path, *(found or [unknown("TEN400", path, observed=table.basis)]))
     names = "\n".join(sorted(table.tensors)).encode("utf-8", "surrogatepass")
     data = {
         "schema": RECORDING_SCHEMA, "repo": repo, "revision": revision, "provenance": "recorded", "normalised": False,
@@ -506,4 +519,4 @@ def record(path: str, name: str, library: Library) -> tuple[dict[str, Any] | Non
         },
         "files": recorded_files(source, set(table.files.values())),
     }  # fmt: skip
-    return {"file": recording_name(repo, revision), "recording": data}, _only("source", path)
+    return {"file": recording_name(repo, revision), "recording": data}, _only("conforms", path)

@@ -397,9 +397,10 @@ def choose(files: Mapping[str, int], safe: list[str], index: Index | None, found
             finding(
                 "IDX308",
                 listed(training),
+                "files that serving does not need",
                 level="info",
                 expected="the serving checkpoint alone",
-                observed=f"{len(training)} files that serving does not need: {listed(training)}",
+                observed=f"{len(training)} more: {listed(training)}",
             )
         )
     return chosen

@@ -89,7 +89,7 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
 }
 _COMMON: tuple[_Argument, ...] = (
     ("--format", {"choices": ("text", "json"), "default": "text", "help": "text for people, json for programs"}),
-    ("--output", {"metavar": "FILE", "help": "write the answer to FILE instead of the terminal"}),
+    ("--output", {"metavar": "FILE", "help": "write the answer, or the recording, to FILE"}),
     ("--contracts", {"metavar": "DIR", "help": "a folder of contracts of your own, beside the shipped ones"}),
 )
 
@@ -210,15 +210,18 @@ def _record(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str
     from draftproof import api, render  # noqa: PLC0415
 
     data, report = api.record(args.path, args.name or "", _library(args, top))
+    output, args.output = args.output, None  # it names the recording, not the answer
     if data is None:
         text, code = _report(report, args)
         return text, code or 1
-    if not args.output:
-        args.output = data["file"]
-        if Path(args.output).exists():
-            top.exit(2, f"draftproof: {args.output} exists; give --output FILE to write it elsewhere, or remove it\n")
-        sys.stderr.write(f"recorded in {args.output}: put it into contracts/recordings/\n")
-    return render.as_json(data["recording"]), 0
+    folder = Path(args.contracts or "contracts", "recordings")
+    path = Path(output) if output else (folder if folder.is_dir() else Path()) / data["file"]
+    if not output and path.exists():
+        top.exit(2, f"draftproof: {path} exists; give --output FILE to write it elsewhere, or remove it\n")
+    if code := _deliver(render.as_json(data["recording"]), str(path), top):
+        return "", code
+    text = f"recorded in {ascii(str(path))[1:-1]}\n"
+    return (_json({"file": str(path), "repo": data["recording"]["repo"]}) if args.format == "json" else text), 0
 
 
 def _explain(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:

@@ -1,6 +1,7 @@
 """Rung 1: is a checkpoint well formed for its contract? Pure functions from contract and checkpoint to findings.
 
-Read top to bottom, in the order in which the facts are met: config values, dims, names, and then each tensor.
+Read top to bottom, in the order in which the facts are met: the types of config values, names, dims, keys, and then
+each tensor.
 """
 
 from __future__ import annotations
@@ -233,6 +234,112 @@ def _typed(config: Callable[[str], Seen], bad: set[str]) -> Lookup:
     return lookup
 
 
+# --- names --------------------------------------------------------------------------------------------------------
+
+
+def translate(
+    contract: Contract, table: Table
+) -> tuple[Dialect | None, dict[str, str], tuple[str, ...], list[Finding]]:
+    """Find the one dialect that explains every tensor; returns it, canonical -> on disk, the unexplained, findings."""
+    names = list(table.tensors)
+    if not names:
+        return None, {}, (), []
+    explains: dict[str, dict[str, str]] = {}  # dialect -> disk -> canonical
+    dialects = list(contract.dialects)
+    for dialect in dialects:
+        decoded = ((disk, dialect.decode(disk)) for disk in names)
+        explains[dialect.name] = {d: c for d, c in decoded if c is not None and next(contract.rules_for(c), None)}
+        if dialect is contract.dialects[-1] and not contract.open and 2 * max(map(len, explains.values())) < len(names):
+            dialects += _wrapped(contract, names)  # the loop goes on over them
+    best = max(dialects, key=lambda d: len(explains[d.name]))
+    out: list[Finding] = []
+    canonical: dict[str, str] = {}
+    chosen = dict(explains[best.name])
+    others: dict[str, list[str]] = {}
+    for disk in names:
+        if disk not in chosen:
+            for dialect in dialects:
+                if disk in explains[dialect.name]:
+                    chosen[disk] = explains[dialect.name][disk]
+                    others.setdefault(dialect.name, []).append(disk)
+                    break
+    if others:
+        own = [d for d in names if d in explains[best.name] and not all(d in explains[o] for o in others)]
+        parts = [f"{best.name}: {listed(own)}", *(f"{name}: {listed(rows)}" for name, rows in others.items())]
+        out.append(
+            finding(
+                "TEN407",
+                "names",
+                expected="one dialect for all tensors",
+                observed="; ".join(parts),
+                contract=contract.label,
+                where=_file(table, names[0]),
+            )
+        )
+    for disk, name in chosen.items():
+        if name in canonical and not others:
+            seen = f"{visible(canonical[name])} and {visible(disk)}"
+            out.append(finding("TEN411", name, expected="one tensor", observed=seen, where=_file(table, disk)))
+        canonical.setdefault(name, disk)
+    if best.flag and explains[best.name]:
+        seen = listed(explains[best.name])
+        out.append(
+            finding(
+                best.flag,
+                "names",
+                expected="names of a serving checkpoint",
+                observed=seen,
+                where=_file(table, names[0]),
+            )
+        )
+    return best, canonical, () if contract.open else tuple(d for d in names if d not in chosen), out
+
+
+def _wrapped(contract: Contract, names: Sequence[str]) -> Iterator[Dialect]:
+    """Yield the contract's dialects below a prefix that most names share, as a wrapper module leaves it."""
+    parts = names[0].split(".")[:-1]
+    for n in range(1, len(parts) + 1):
+        prefix = ".".join(parts[:n]) + "."
+        if 5 * sum(name.startswith(prefix) for name in names) >= 4 * len(names):
+            for own in contract.dialects:
+                rename = {prefix + old: new for old, new in own.rename.items()} | {prefix: ""}
+                yield Dialect(f"{prefix}* {own.name}", rename, flag="TEN406")
+
+
+def _file(table: Table, disk: str) -> str:
+    return table.files.get(disk, "")
+
+
+def _hear_witnesses(view: View) -> None:
+    """Let tensors that were read witness the dims that stand alone on an axis.
+
+    They bind a dim that no config states. Where two or more agree with each other and not with the config, the config
+    is what is wrong: that is one finding, and the tensors are believed from then on.
+    """
+    contract, heard = _contract(view), dict[str, list[Known]]()
+    if not view.table.read:
+        return
+    for name, disk in view.names.items():
+        for rule, i in contract.rules_for(name):
+            start = value_of(rule.over[0], lambda _: Unknown("not bound yet")) if rule.over else None
+            if i is not None and isinstance(start, int) and i < start:
+                continue  # the row begins later: this name is another rule's
+            shape = view.table.tensors[disk].shape
+            if len(shape) == len(rule.shape):
+                for axis, size in zip(rule.shape, shape, strict=True):
+                    if axis.name:
+                        heard.setdefault(axis.name, []).append(Known(size, f"tensor {visible(disk)} {list(shape)}"))
+    view.dims.extra = {name: rows[0] for name, rows in heard.items()}
+    for name, rows in heard.items():
+        stated = view.dims.stated(name, view.checkpoint.role)
+        agree = len(rows) > 1 and len({row.value for row in rows}) == 1
+        if agree and isinstance(stated, Known) and stated.value != rows[0].value:
+            dim = contract.dims[name]
+            more = f"{rows[0].witness} and {len(rows) - 1} more"
+            view.findings.append(disagreement(Disagreement(dim, stated, Known(rows[0].value, more))))
+            view.dims.believe(name, rows[0])
+
+
 # --- dims ---------------------------------------------------------------------------------------------------------
 
 
@@ -272,6 +379,9 @@ def disagreement(clash: Disagreement) -> Finding:
         observed=f"{clash.second.value} ({clash.second.witness})",
         contract=clash.dim.line,
     )
+
+
+# --- keys ---------------------------------------------------------------------------------------------------------
 
 
 def check_architecture(view: View) -> None:
@@ -345,7 +455,7 @@ def _check_key(view: View, rule: KeyRule, seen: Known) -> Iterator[Finding]:
         yield finding(
             rule.code,
             subject,
-            level=_level(rule),
+            level=rule.severity,
             expected=f"one of {', '.join(rule.one_of)}",
             observed=shown + nearest(str(seen.value), rule.one_of),
             note=rule.because,
@@ -368,17 +478,13 @@ def _check_key(view: View, rule: KeyRule, seen: Known) -> Iterator[Finding]:
         yield finding(
             rule.code,
             subject,
-            level=_level(rule),
+            level=rule.severity,
             expected=re.sub(r"\bit\b", rule.key, str(rule.check)),
             observed=shown,
             bindings=bindings,
             note=rule.because,
             **parts,
         )
-
-
-def _level(rule: KeyRule) -> Any:
-    return rule.severity
 
 
 def _holds(expr: Expr | None, lookup: Lookup) -> Any:
@@ -395,98 +501,6 @@ def _holds(expr: Expr | None, lookup: Lookup) -> Any:
 def _contract(view: View) -> Contract:
     assert view.contract is not None
     return view.contract
-
-
-# --- names --------------------------------------------------------------------------------------------------------
-
-
-def translate(
-    contract: Contract, table: Table
-) -> tuple[Dialect | None, dict[str, str], tuple[str, ...], list[Finding]]:
-    """Find the one dialect that explains every tensor; returns it, canonical -> on disk, the unexplained, findings."""
-    names = list(table.tensors)
-    if not names:
-        return None, {}, (), []
-    explains: dict[str, dict[str, str]] = {}  # dialect -> disk -> canonical
-    for dialect in contract.dialects:
-        decoded = ((disk, dialect.decode(disk)) for disk in names)
-        explains[dialect.name] = {d: c for d, c in decoded if c is not None and next(contract.rules_for(c), None)}
-    best = max(contract.dialects, key=lambda d: len(explains[d.name]))
-    out: list[Finding] = []
-    canonical: dict[str, str] = {}
-    chosen = dict(explains[best.name])
-    others: dict[str, list[str]] = {}
-    for disk in names:
-        if disk not in chosen:
-            for dialect in contract.dialects:
-                if disk in explains[dialect.name]:
-                    chosen[disk] = explains[dialect.name][disk]
-                    others.setdefault(dialect.name, []).append(disk)
-                    break
-    if others:
-        own = [d for d in names if d in explains[best.name] and not all(d in explains[o] for o in others)]
-        parts = [f"{best.name}: {listed(own)}", *(f"{name}: {listed(rows)}" for name, rows in others.items())]
-        out.append(
-            finding(
-                "TEN407",
-                "names",
-                expected="one dialect for all tensors",
-                observed="; ".join(parts),
-                contract=contract.label,
-                where=_file(table, names[0]),
-            )
-        )
-    for disk, name in chosen.items():
-        if name in canonical and not others:
-            seen = f"{visible(canonical[name])} and {visible(disk)}"
-            out.append(finding("TEN411", name, expected="one tensor", observed=seen, where=_file(table, disk)))
-        canonical.setdefault(name, disk)
-    if best.flag and explains[best.name]:
-        seen = listed(explains[best.name])
-        out.append(
-            finding(
-                best.flag,
-                "names",
-                expected="names of a serving checkpoint",
-                observed=seen,
-                where=_file(table, names[0]),
-            )
-        )
-    return best, canonical, () if contract.open else tuple(d for d in names if d not in chosen), out
-
-
-def _file(table: Table, disk: str) -> str:
-    return table.files.get(disk, "")
-
-
-def _hear_witnesses(view: View) -> None:
-    """Let tensors that were read witness the dims that stand alone on an axis.
-
-    They bind a dim that no config states. Where two or more agree with each other and not with the config, the config
-    is what is wrong: that is one finding, and the tensors are believed from then on.
-    """
-    contract, heard = _contract(view), dict[str, list[Known]]()
-    if not view.table.read:
-        return
-    for name, disk in view.names.items():
-        for rule, i in contract.rules_for(name):
-            start = value_of(rule.over[0], lambda _: Unknown("not bound yet")) if rule.over else None
-            if i is not None and isinstance(start, int) and i < start:
-                continue  # the row begins later: this name is another rule's
-            shape = view.table.tensors[disk].shape
-            if len(shape) == len(rule.shape):
-                for axis, size in zip(rule.shape, shape, strict=True):
-                    if axis.name:
-                        heard.setdefault(axis.name, []).append(Known(size, f"tensor {visible(disk)} {list(shape)}"))
-    view.dims.extra = {name: rows[0] for name, rows in heard.items()}
-    for name, rows in heard.items():
-        stated = view.dims.stated(name, view.checkpoint.role)
-        agree = len(rows) > 1 and len({row.value for row in rows}) == 1
-        if agree and isinstance(stated, Known) and stated.value != rows[0].value:
-            dim = contract.dims[name]
-            more = f"{rows[0].witness} and {len(rows) - 1} more"
-            view.findings.append(disagreement(Disagreement(dim, stated, Known(rows[0].value, more))))
-            view.dims.believe(name, rows[0])
 
 
 # --- tensors ------------------------------------------------------------------------------------------------------

@@ -94,11 +94,11 @@ _LOOKS = (
 )
 
 
-def looks_like(head: bytes) -> str:
-    """Say what the first bytes of a file look like."""
+def looks_like(head: bytes, otherwise: str = "the file starts with") -> str:
+    """Say what the first bytes of a file look like; where they look like nothing known, show them."""
     start = head.lstrip(b" \t\r\n\xef\xbb\xbf").lower()
     what = next((words for magic, words in _LOOKS if start.startswith(magic)), "")
-    return f"looks like {what}" if what else f"the file starts with {head[:16].hex(' ')}"
+    return f"looks like {what}" if what else otherwise and f"{otherwise} {head[:16].hex(' ')}"
 
 
 def read_header(
@@ -122,7 +122,7 @@ def read_header(
     if len(data) < length:
         there = 8 + len(data) if data or size is None else size
         expected = f"at least {8 + length} bytes (8 + header of {length})"
-        found.add("STF203", name, "", expected, f"{there} bytes", note=looks_like(read(0, 64)))
+        found.add("STF203", name, "", expected, f"{there} bytes", note=looks_like(read(0, 64), ""))
         return None, found.done()
 
     metadata: Mapping[str, str]

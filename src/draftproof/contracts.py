@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from draftproof.dims import ELEMENT_NAMES, PREDICATES, Dim, Expr
+from draftproof.findings import Level
 
 MAX_DIMS = 400
 MAX_TENSORS = 2000
@@ -47,7 +48,7 @@ class KeyRule(NamedTuple):
     check: Expr | None = None
     one_of: tuple[str, ...] = ()
     when: Expr | None = None
-    severity: str = "error"
+    severity: Level = "error"
     code: str = "CFG307"
     because: str = ""
     line: str = ""

@@ -5,6 +5,8 @@ the values of a list or tensor also ``it`` (each element), ``i`` (its index), ``
 and ``true_at(x)``. They are parsed with ``ast`` and a whitelist, bounded in length, depth and magnitude, and
 evaluated in three-valued logic: what is not known makes its result unknown, unless the rest decides it.
 
+The names over elements serve ``[config]`` checks of lists, and ``[values]``, the rules that rung 4 will apply.
+
 Binding has two passes. First every dim takes its value from the configs that state it; then defaults are
 evaluated on demand. So the order of a contract file never matters.
 """

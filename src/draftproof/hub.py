@@ -194,8 +194,11 @@ def _open_recorded(repo: str, at: str, recordings: tuple[Path, ...]) -> Source |
     paths = [p for p in named if not isinstance(s := read_recording(p), Source) or s.name == repo]
     if not paths:
         known = sorted(recorded_repos(recordings))
-        help = f"download it and give its folder: hf download {repo} --local-dir DIR; then use DIR in place of {repo}"
-        seen = f"no folder and no recording{nearest(repo, known)}"
+        near = nearest(repo, known)
+        fetch = f"hf download {repo} --include '*.json' --local-dir DIR"
+        help = f"give a folder: {fetch} is enough for what configs tell; its safetensors files decide the TEN rules"
+        help = f"use the name proposed, if it is meant; else {help}" if near else help
+        seen = f"no folder and no recording{near}"
         return unknown("SRC112", visible(repo), expected="a local folder or a recorded model", observed=seen, help=help)
     exact = [p for p in paths if at and p.stem.endswith(f"@{at[:8]}")]
     path = (exact or sorted(paths, key=lambda p: p.stem.endswith("@unknown")))[0]

@@ -139,7 +139,7 @@ _CONVENTION = _table(
     high=Spec("expr", "largest id", required=True),
     offset=Spec("int", "add it to an id to get the boundary: b is the input of layer b", required=True),
 )
-_MODEL = r"(" + REPO + r")|(\.{0,2}/.*)"
+_MODEL = r"(" + REPO + r"(/[\w.\-]+)*)|(\.{0,2}/.*)"
 
 
 def _fact(doc: str, value: Spec) -> Spec:

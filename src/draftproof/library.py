@@ -60,9 +60,10 @@ def shipped_root() -> Path:
 class Library:
     """Find contracts by kind and id in one or more folders; the first folder wins. Reads a file when asked for."""
 
-    def __init__(self, *roots: Path) -> None:
+    def __init__(self, *roots: Path, shipped: bool = True) -> None:
         self.shipped = shipped_root()
-        self.roots = tuple(dict.fromkeys(Path(os.path.abspath(root)) for root in (*roots, self.shipped)))
+        wanted = (*roots, self.shipped) if shipped else roots
+        self.roots = tuple(dict.fromkeys(Path(os.path.abspath(root)) for root in wanted))
         self._wrong: dict[Path, Finding] = {}  # folders
         self._files: dict[str, dict[str, Path]] = {}
         self._twice: dict[Path, Finding] = {}  # the file that counts -> what says so

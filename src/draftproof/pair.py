@@ -1,7 +1,7 @@
-"""Rung 2: does a drafter fit a target? Pure functions from two conformed views to findings.
+"""Rung 2: does a drafter fit a target? Functions from two conformed views to findings.
 
-Each function is one question, in the order in which ``fits`` asks them. What rung 1 said of the drafter alone is
-not said again.
+Each function is one question, and they stand in the order in which ``fits`` asks them. What rung 1 said of the
+drafter alone is not said again. Only ``tokenizer`` reads anything: the tokenizer files, where both are at hand.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def both(c: Couple, code: str, subject: str, own: Seen, theirs: Seen) -> Iterato
 
 
 def fits(couple: Couple) -> list[Finding]:
-    """Answer every question of rung 2, worst answers first by the section that holds them."""
+    """Ask every question of rung 2, in the order in which they stand below."""
     out: list[Finding] = []
     for question in (
         stated_sizes,
@@ -74,12 +74,12 @@ def fits(couple: Couple) -> list[Finding]:
         context,
         aux_layers,
         special_tokens,
+        tokenizer,
         rope,
         partial_rotary,
         norm_eps,
         dtype,
         quantisation,
-        tokenizer,
         verifier,
         lineage,
     ):
@@ -385,6 +385,8 @@ def special_tokens(c: Couple) -> Iterator[Finding]:
         subject = f"config.json: {key}"
         yield from both(c, "PAIR410", subject, own, theirs)
         mine = _ids(own)
+        if mine and mine == _ids(theirs) == {-1}:
+            continue  # the old way to say none
         if isinstance(vocab, Known) and (out := [i for i in mine if not 0 <= i < vocab.value]):
             yield finding("PAIR410", subject, "special token id is outside the vocabulary", level="error",
                           expected=f"0 to {vocab.value - 1}", observed=", ".join(map(str, out)),
@@ -532,6 +534,7 @@ def rope(c: Couple) -> Iterator[Finding]:
     if "theta" not in own:
         yield finding("CFG314", "rope theta", expected="rope_theta in config.json",
                       observed="not there: engines take 10000", where=where)  # fmt: skip
+        own["theta"] = Known(10000.0, "the engines' default")
     differ = {
         k for k in own.keys() | theirs.keys() if k != "partial_rotary_factor" and _value(own, k) != _value(theirs, k)
     }
@@ -603,11 +606,8 @@ def dtype_of(view: View) -> tuple[Seen, list[Finding]]:
     declared = {key: seen.value.removeprefix("torch.") for key, seen in stated if isinstance(seen, Known)}
     stored: dict[str, int] = {}
     if view.table.read and not isinstance(view.stated("quantisation"), Known):
-        maps = (
-            {view.names.get(view.contract.roles.get(part, "")) for part in ("map", "mask")} if view.contract else set()
-        )
-        for disk, tensor in view.table.tensors.items():
-            if tensor.dtype in _STORED and disk not in maps:
+        for tensor in view.table.tensors.values():
+            if tensor.dtype in _STORED and len(tensor.shape) > 1:  # norms and buffers may be wider
                 stored[_STORED[tensor.dtype]] = stored.get(_STORED[tensor.dtype], 0) + 1
     where, found = view.checkpoint.source.label, []
     if len(set(declared.values())) > 1:

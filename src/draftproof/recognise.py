@@ -82,6 +82,8 @@ def _score(contract: Contract, checkpoint: Checkpoint) -> int:
         return 0
     score = SURE * any(a in detect.get("any_architecture", ()) for a in config.texts("architectures"))
     score += 2 * (config.text("model_type") in detect.get("any_model_type", ()))
+    if contract.open and not score and config.texts("architectures"):
+        return 0  # of a target whose stated architecture is another, like names of tensors prove nothing
     score += any(has(key) for key in detect.get("any_config", ()))
     patterns, against = detect.get("any_tensor", ()), detect.get("no_tensor", ())
     if (patterns and score < SURE) or against:

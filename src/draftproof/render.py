@@ -107,7 +107,7 @@ def report_text(report: Report, *, level: str = "info") -> str:
             for s in report.sections
             if s.rung != "fits"
             for f in s.findings
-            if f.level == "error" or s.rung == "source"
+            if f.level == "error" or f.code.startswith("SRC")
         ]
         out += ["", *(finding_text(f) for f in blocking)] if blocking else []
         out += ["", f"what rungs 1 and 2 say of the pair as it is: {_VERDICTS[report.verdict]} ({counts_text(report)})"]

@@ -19,7 +19,7 @@ class TestShape:
 
     def test_conforms(self, draftproof_verify: Any) -> None:
         """Check that both checkpoints are well formed for their contracts, and that the contracts are."""
-        draftproof_verify("contract", "source", "conforms")
+        draftproof_verify("contract", "conforms")
 
     def test_fits(self, draftproof_verify: Any) -> None:
         """Check that the drafter fits the target."""

@@ -604,7 +604,8 @@ def test_failed_move_puts_the_old_folder_back(
 
 
 SLOW = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where the tests run in the background
 from pathlib import Path
 from draftproof import rewrite
 from draftproof.library import Library
@@ -622,11 +623,14 @@ rewrite.write(sys.argv[1], sys.argv[2], Library(), Path(sys.argv[3]))
 def test_interrupted_run_leaves_nothing_or_is_named(name: str, drafter: Path, target: Path, out: Path) -> None:
     words = [sys.executable, "-c", SLOW, str(drafter), str(target), str(out)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
-        assert run.stdout
-        assert run.stdout.readline() == b"copying\n"
-        time.sleep(0.05)
-        run.send_signal(getattr(signal, name))
-        run.wait(20)
+        try:
+            assert run.stdout
+            assert run.stdout.readline() == b"copying\n"
+            time.sleep(0.05)
+            run.send_signal(getattr(signal, name))
+            run.wait(20)
+        finally:
+            run.kill()
     assert not out.exists()
     left = list(out.parent.iterdir()) if out.parent.exists() else []
     assert len(left) == (1 if name == "SIGKILL" else 0)

@@ -302,7 +302,8 @@ PAIR418 lm_head.weight: drafter's head would stay at its initial value
 SRC112 [unknown] drafter org/nope: model is not at hand
   expected  a local folder or a recorded model
   observed  no folder and no recording
-  help      download it and give its folder: hf download org/nope --local-dir DIR; then use DIR in place of org/nope
+  help      give a folder: hf download org/nope --include '*.json' --local-dir DIR is enough for what configs tell;
+            its safetensors files decide the TEN rules
 """,
     ),
 }

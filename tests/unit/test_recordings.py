@@ -278,8 +278,8 @@ def test_record_writes_a_file_once(here: Path, capsys: pytest.CaptureFixture[str
     b.write(here / "own", b.dense_config(), b.dense())
     words = ["record", "own", "--as", f"{b.DRAFTER}@{COMMIT}"]
     assert cli.main(words) == 0
-    assert Path("org--drafter@01234567.json").exists()
-    assert "put it into contracts/recordings/" in capsys.readouterr().err
+    assert Path("contracts/recordings/org--drafter@01234567.json").exists()
+    assert capsys.readouterr().out == "recorded in contracts/recordings/org--drafter@01234567.json\n"
     with pytest.raises(SystemExit) as stopped:
         cli.main(words)
     assert stopped.value.code == 2
