@@ -748,12 +748,16 @@ def _unexpected(view: View, disk: str, spoken: set[str]) -> Finding:
     """Make the finding for a name that no rule speaks of."""
     contract, tensor = _contract(view), view.table.tensors[disk]
     known = sorted(view.dialect.encode(n) if view.dialect else n for n in spoken)
+    parts = disk.split(".")
+    inner = next((".".join(parts[n:]) for n in range(1, len(parts)) if ".".join(parts[n:]) in known), "")
+    prefix = disk.removesuffix(inner)
+    note = f"without {visible(prefix)!r} it would be {inner}" if inner else nearest(disk, known, 0.85).strip(" ()")
     return finding(
         "TEN402",
         visible(disk),
         expected=f"a tensor of {contract.id}",
         observed=f"{tensor.dtype} {list(tensor.shape)}",
-        note=nearest(disk, known, 0.85).strip(" ()"),
+        note=note,
         contract=contract.label,
         where=_where(view, disk),
     )

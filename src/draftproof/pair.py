@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from draftproof.conform import View, check_tensor, disagreement, expectations, value_of
+from draftproof.conform import Expected, View, check_tensor, disagreement, expectations, value_of
 from draftproof.contracts import Contract, Convention, EngineRow, Fact, Model, TensorRule
 from draftproof.dims import Absent, Bindings, ExprError, Known, Seen, Unknown, evaluate
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible
@@ -122,52 +122,48 @@ def _padding(said: int, is_: int) -> str:
 
 def fused_input(c: Couple) -> Iterator[Finding]:
     """Check the tensors that take their size from the target, under the target's own sizes."""
-    contract = c.family
+    facing = {name for name, dim in c.dims.dims.items() if "target" in dim.sources}
+    rules = {rule.name for rule in c.family.tensors.values() if _uses(rule, facing)}
+    wants = [want for want in expectations(c.family, c.dims) if want.rule.name in rules and not _said(c, want.rule)]
+    yield from (_fused_tensors if c.drafter.table.read else _fused_configs)(c, wants)
+
+
+def _said(c: Couple, rule: TensorRule) -> bool:
+    """Tell whether stated_sizes reported, under this rule's own code, a dim that the rule uses."""
+    return any(
+        c.dims.dims[name].differs == rule.misfit and _differs(c, name) for name in c.dims.dims if _uses(rule, [name])
+    )
+
+
+def _fused_tensors(c: Couple, wants: Sequence[Expected]) -> Iterator[Finding]:
+    """Compare the drafter's own tensors with what the target asks of them."""
     failed = {f.subject for f in c.drafter.findings if f.level in ("error", "unknown") and f.code[:3] in ("TEN", "PAI")}
-    differ = {name for name in c.dims.dims if _differs(c, name)}  # of these stated_sizes spoke
-    named = {name: rule for name, rule in contract.tensors.items() if _faces_target(c, rule)}
-    if c.drafter.table.read:
-        for want in expectations(contract, c.dims):
-            if want.rule.name in named and not (want.rule.misfit == "PAIR404" and _uses(want.rule, differ)):
-                found = check_tensor(c.drafter, want, c.dims, misfit=True)
-                yield from (f for f in found if f.subject not in failed)
-        return
-    for want in expectations(contract, c.dims):  # the table is not at hand: compare what the configs make of the shape
-        rule = want.rule
-        if rule.name not in named or want.presence != "required" or rule.misfit == "TEN403":
+    for want in wants:
+        yield from (f for f in check_tensor(c.drafter, want, c.dims, misfit=True) if f.subject not in failed)
+
+
+def _fused_configs(c: Couple, wants: Sequence[Expected]) -> Iterator[Finding]:
+    """Compare what the drafter's config and the pair make of a shape, where the table was not read."""
+    for want in wants:
+        rule, code = want.rule, want.rule.misfit
+        if want.presence != "required" or code == "TEN403":
             continue
         own, pair = _shape(rule.shape, c.drafter.dims), _shape(rule.shape, c.dims)
-        axes = ", ".join(map(str, rule.shape))
+        asked = f"[{', '.join(map(str, rule.shape))}]"
         if own is None or pair is None:
-            lacking = [n for n in c.dims.needed(rule.shape) if not isinstance(c.dims(n), Known)]
-            yield unknown(
-                rule.misfit,
-                want.name,
-                expected=f"[{axes}]",
-                observed=f"not known: {', '.join(lacking)}",
-                contract=rule.line,
-            )
+            lacking = ", ".join(n for n in c.dims.needed(rule.shape) if not isinstance(c.dims(n), Known))
+            yield unknown(code, want.name, expected=asked, observed=f"not known: {lacking}", contract=rule.line)
         elif own == pair:
-            yield holds(rule.misfit, want.name, f"{list(pair)} by both configs", expected=f"[{axes}]")
+            yield holds(code, want.name, f"{list(pair)} by both configs", expected=asked)
         else:
-            yield finding(
-                rule.misfit,
-                want.name,
-                expected=f"[{axes}] = {list(pair)}",
-                observed=f"{list(own)} by the drafter's own config",
-                contract=rule.line,
-                bindings=c.dims.table(c.dims.needed(rule.shape)),
-            )
+            seen, bindings = f"{list(own)} by the drafter's own config", c.dims.table(c.dims.needed(rule.shape))
+            yield finding(code, want.name, expected=f"{asked} = {list(pair)}", observed=seen, contract=rule.line,
+                          bindings=bindings)  # fmt: skip
 
 
 def _differs(c: Couple, name: str) -> bool:
     said, is_ = c.dims.stated(name, "drafter"), c.dims.stated(name, "target")
     return isinstance(said, Known) and isinstance(is_, Known) and said.value != is_.value
-
-
-def _faces_target(c: Couple, rule: TensorRule) -> bool:
-    """Tell whether the target's own word on a size can change what the rule asks for."""
-    return _uses(rule, {name for name, dim in c.dims.dims.items() if "target" in dim.sources})
 
 
 def _uses(rule: TensorRule, names: Collection[str]) -> bool:
