@@ -158,15 +158,17 @@ def _goal(case: Case, couple: Couple, like: View | None) -> Goal:
         vocabulary = _vocabulary(case, drafter, view, like)
         return Goal(contract, config, view, reasons, vocabulary, like, tuple(kept))
 
+    theirs, ours = base.drafter.config.place, drafter.config.place  # a key may stand in a nested table
     for key in _OF_BYTES if like is not None else ():
-        _put(config, key, _at(own, key))
+        _put(config, theirs(key), _at(own, ours(key)))
     goal = make()
     if like is not None and _taken(_steps(couple, goal), contract.roles.get("fusion", "")):
         for key in dict.fromkeys((*contract.aux_keys, *contract_of(drafter).aux_keys)):
-            if _at(own, key) != _at(config, key):  # the rows of fc mean the layers that they were trained on
-                kept.append(Change(key, _at(config, key), _at(own, key), "fc was trained on its own layers"))
-                _put(config, key, _at(own, key))
-                reasons |= {c.key: c.why for c in aux if c.key == key}
+            was, asked, path = _at(own, ours(key)), _at(config, theirs(key)), theirs(key)
+            if was != asked:  # the rows of fc mean the layers that they were trained on
+                kept.append(Change(path, asked, was, "fc was trained on its own layers"))
+                _put(config, path, was)
+                reasons |= {theirs(key): c.why for c in aux if c.key == ours(key)}
         goal = make()
     return goal
 
@@ -175,22 +177,23 @@ def _goal(case: Case, couple: Couple, like: View | None) -> Goal:
 
 
 def _demands(couple: Couple) -> Iterator[Change]:
-    """Yield the config changes that the target asks of a drafter, each with its reason; no change is not one."""
-    for change in _wanted(couple):
+    """Yield the config changes that the target asks of a drafter, each where its key stands; no change is not one."""
+    for wanted in _wanted(couple):
+        change = replace(wanted, key=couple.drafter.config.place(wanted.key))
         if change.old != change.new or type(change.old) is not type(change.new):
             yield change
 
 
 def _wanted(couple: Couple) -> Iterator[Change]:
     own, contract = couple.drafter, contract_of(couple.drafter)
-    config = own.checkpoint.config.data
+    config = own.config
     for name, dim in couple.dims.dims.items():
         if not {"drafter", "target"} <= set(dim.sources):
             continue
         said, is_, key = own.dims(name), couple.dims.stated(name, "target"), _key(own, name)
         differs = isinstance(said, Absent) or (isinstance(said, Known) and said.value != getattr(is_, "value", None))
         if key and isinstance(is_, Known) and differs:
-            yield Change(key, _at(config, key), is_.value, f"the target's {is_.key or name}")
+            yield Change(key, config.at(key), is_.value, f"the target's {is_.key or name}")
     key, sizes = _key(own, contract.sizes.get("draft_vocab", "")), (own.size("draft_vocab"), own.size("target_vocab"))
     draft, whole, full = (s.value if isinstance(s, Known) else None for s in (*sizes, couple.size("target_vocab")))
     if key and key != _key(own, contract.sizes.get("target_vocab", "")) and full and draft == whole != full:
@@ -203,12 +206,12 @@ def _wanted(couple: Couple) -> Iterator[Change]:
         yield Change(key, context.value, theirs.value, "; ".join(["the target's context", *refuses]))
     present, key = own.layers_present, _key(own, contract.sizes.get("layers", ""))
     if key and present and present == set(range(len(present))):
-        yield Change(key, _at(config, key), len(present), "the layers in the file")
+        yield Change(key, config.at(key), len(present), "the layers in the file")
     yield from _aux_demands(couple)
     for key in ("bos_token_id", "eos_token_id"):
         mine, other = own.lookup(key), couple.target.lookup(key)
         if _ints(mine) and _ints(other) and not _ints(mine) <= _ints(other):
-            yield Change(key, _at(config, key), other.value, "the target's")  # type: ignore[union-attr]
+            yield Change(key, config.at(key), other.value, "the target's")  # type: ignore[union-attr]
     if any(f.code == "CFG310" and f.level == "error" for f in own.findings):
         yield Change("tie_word_embeddings", True, False, "a reduced head has other rows than the embedding")
 
@@ -225,7 +228,8 @@ def _aux_demands(couple: Couple) -> Iterator[Change]:
             convention = next(iter(contract.conventions.values()))
             new = [value_of(e, couple.dims) for e in convention.default]
             if all(type(i) is int for i in new) and len(new) == len(ids):
-                yield Change(key, ids, new, f"layers of this target, the {convention.name}-style default")
+                place = couple.drafter.config.place(key)
+                yield Change(place, ids, new, f"layers of this target, the {convention.name}-style default")
 
 
 def _key(view: View, name: str) -> str:
@@ -609,16 +613,16 @@ def _says(case: Case, d: Draft) -> Iterator[str]:
         dialect = serving(drafter, goal.contract)
         yield f"tensor names: {visible(name)} and others become the {dialect.name} names of a serving checkpoint"
     yield from _vocabulary_words(goal, steps)
-    changed = {c.key: c for c in d.changes}
+    place, changed = drafter.config.place, {c.key: c for c in d.changes}
     for row in engine_rows(couple):
-        lead = f"without the change of {row.key}" if row.key in changed else f"because of {row.key}"
+        lead = f"without the change of {row.key}" if place(row.key) in changed else f"because of {row.key}"
         yield f"{lead}, {row.engine} {row.version} {row.does}: {row.see} ({row.basis}: {row.source})"
-    context = changed.get(_key(drafter, contract.sizes.get("context", "")))
+    context = changed.get(place(_key(drafter, contract.sizes.get("context", ""))))
     if context and type(context.old) is int and type(context.new) is int and context.old < context.new:
         trained = couple.facts.get("trained_context")
         known = f"is {trained.value} tokens ({trained.source})" if trained else "is not declared"
         yield f"raising the context satisfies the engine, not the drafter: the length it was trained at {known}"
-    yield from _aux_words(case, contract, goal, steps, changed)
+    yield from _aux_words(case, drafter, goal, steps, changed)
     for f in case.fits or ():
         if f.code == "PAIR417" and f.level != "pass":
             declared = f"trained on {f.expected}; {f.observed}"
@@ -679,8 +683,9 @@ def lacks_map(goal: Goal, steps: Sequence[Step]) -> bool:
 
 
 def _aux_words(
-    case: Case, contract: Contract, goal: Goal, steps: Sequence[Step], changed: Mapping[str, Change]
+    case: Case, drafter: View, goal: Goal, steps: Sequence[Step], changed: Mapping[str, Change]
 ) -> Iterator[str]:
+    contract, place = contract_of(drafter), drafter.config.place
     for code in ("PAIR407", "PAIR409", "PAIR408"):
         for f in case.fits or ():
             if f.code == code and (f.level != "pass" or code == "PAIR409"):
@@ -691,7 +696,7 @@ def _aux_words(
         asked, kept = _shown(change.old), _shown(change.new)
         yield f"aux layers: {change.key} stays {kept}, not {asked} as in the geometry asked for: {change.why}"
     if _taken(steps, goal.contract.roles.get("fusion", "")):
-        for key in contract.aux_keys:
+        for key in map(place, contract.aux_keys):
             if key in changed:
                 yield (
                     f"aux layers: fc is copied, and was trained on {changed[key].old}: at {changed[key].new} it reads "
@@ -707,7 +712,7 @@ def _flag_words(drafter: View, goal: Goal, steps: Sequence[Step]) -> Iterator[st
         if dim.bool_ and isinstance(own, Known) and isinstance(new, Known) and own.value != new.value:
             differ.append(f"{_key(drafter, name) or name} {_shown(own.value)} -> {_shown(new.value)}")
     for key in _TRAINED:
-        a, b = _at(drafter.checkpoint.config.data, key), _at(goal.config, key)
+        a, b = drafter.config.at(key), goal.view.config.at(key)
         if (a or None) != (b or None):
             differ.append(f"{key} {_shown(a)} -> {_shown(b)}")
     if differ and any(s.action == "copy" for s in steps):

@@ -15,6 +15,7 @@ from draftproof.findings import Finding, finding, unknown, visible
 from draftproof.hub import NOT_PLAIN, WEIGHTS, Source, unreadable
 from draftproof.strict import CONFIG_LIMIT, strict_json
 
+WHOLE = ("architectures",)  # keys that speak of the whole checkpoint: a nested table's own is another's
 LISTED = 8  # names shown before "and N more"
 
 
@@ -52,12 +53,19 @@ class Config:
 
     def __call__(self, key: str) -> Seen:
         """Return what the config says of a key; a nested table that names it, even as null, decides."""
-        for table in self.nested:
-            path = f"{table}.{key}"
+        for path in self._paths(key)[:-1]:
             seen = self._at(path)
             if not isinstance(seen, Absent) or self._is_null(path):
                 return seen
         return self._at(key)
+
+    def _paths(self, key: str) -> list[str]:
+        """Return every place where a key may stand: nested tables, then the top level."""
+        return [*(f"{table}.{key}" for table in self.nested if key not in WHOLE), key]
+
+    def place(self, key: str) -> str:
+        """Return where a key stands, be it as null; the top level for one that stands nowhere."""
+        return next((p for p in self._paths(key) if self._is_null(p) or not isinstance(self._at(p), Absent)), key)
 
     def _at(self, path: str) -> Seen:
         where = f"{self.role} config.json: {path}"
@@ -86,11 +94,18 @@ class Config:
 
     def is_null(self, key: str) -> bool:
         """Tell whether a key is there and null."""
-        return any(self._is_null(path) for path in (*(f"{t}.{key}" for t in self.nested), key))
+        return any(self._is_null(path) for path in self._paths(key))
+
+    def at(self, key: str) -> Any:
+        """Return the value of a key as it stands; None where there is none."""
+        value: Any = self.data
+        for part in self.place(key).split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return value
 
     def spellings(self, key: str) -> list[Known]:
         """Return every place that states a key: nested tables and the top level."""
-        seen = (self._at(path) for path in (*(f"{t}.{key}" for t in self.nested), key))
+        seen = (self._at(path) for path in self._paths(key))
         return [s for s in seen if isinstance(s, Known)]
 
     def text(self, key: str) -> str:

@@ -108,7 +108,7 @@ class Contract:
     source: str
     label: str  # file
     extends: str = ""
-    detect: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    detect: Mapping[str, Any] = field(default_factory=dict)  # lists of texts; texts -> a map of them
     dims: Mapping[str, Dim] = field(default_factory=dict)
     tensors: Mapping[str, TensorRule] = field(default_factory=dict)
     dialects: tuple[Dialect, ...] = ()

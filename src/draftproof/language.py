@@ -131,6 +131,7 @@ _DETECT = _table(
     any_tensor=_list(_s("a name on disk; * stands for anything")),
     any_config=_list(_s("a config key")),
     no_config=_list(_s("a config key that rules it out")),
+    texts=_map(_list(_s()), "config key -> texts: it speaks of no checkpoint that states another, or none"),
     no_tensor=_list(_s("a name on disk that rules it out")),
 )
 _CONVENTION = _table(
@@ -179,6 +180,7 @@ _SHARED: Mapping[str, Any] = dict(  # noqa: C408
     source=_s(SOURCED, required=True),
     extends=_s("id of a contract of the same kind, whose tables this one adds to", pattern=ID),
     without=_list(_s("a tensor of the parent that this one does not have")),
+    nested=_list(_s(), "config tables to look into first, before the top level", one=True),
     detect=_DETECT,
     dims=_map(_DIM, pattern=NAME),
     tensors=_map(_TENSOR, "canonical name -> rule"),
@@ -231,7 +233,6 @@ KINDS: Mapping[str, Spec] = {
     "target": _table(
         "a target architecture",
         **_SHARED,
-        nested=_list(_s(), "config tables to look into first, before the top level", one=True),
         sizes=_parts("which dim plays which part", hidden="", vocab="", layers="", context=""),
         roles=_parts("which canonical tensor plays which part", embedding="", head="", norm=""),
         keys=_table(_READ, **_KEYS),

@@ -286,6 +286,9 @@ def aux_layers(c: Couple) -> Iterator[Finding]:
     yield from _aux_agree(known, where)
     fact, trained = c.facts.get("aux_convention"), c.facts.get("aux_layers")
     declared = contract.conventions.get(str(fact.value)) if fact else None
+    source = fact.source if fact else f"contract {contract.id}: it has no other"
+    if fact is None and len(contract.conventions) == 1:
+        (declared,) = contract.conventions.values()
     usable = [declared] if declared and not _aux_problem(c, declared, ids) else [] if declared else aux_usable(c, ids)
     if not usable:
         problem = _aux_problem(c, declared or next(iter(contract.conventions.values())), ids)
@@ -295,8 +298,8 @@ def aux_layers(c: Couple) -> Iterator[Finding]:
     yield holds("PAIR407", subject, f"{ids} of {layers.value} layers")
     styles = [n for n, default in defaults.items() if default == ids]
     looks = f"{ids} is the {styles[0]}-style default for {layers.value} layers" if styles else ""
-    if declared and fact:
-        yield holds("PAIR408", subject, f"{declared.name} ({fact.source})")
+    if declared:
+        yield holds("PAIR408", subject, f"{declared.name} ({source})")
     else:
         names = ", ".join(contract.conventions)
         read = "; ".join(f"as {v.name} they are the inputs of layers {[i + v.offset for i in ids]}" for v in usable)

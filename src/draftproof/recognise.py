@@ -8,9 +8,7 @@ from typing import Any
 
 from draftproof.checkpoint import Checkpoint
 from draftproof.contracts import Contract
-from draftproof.dims import (
-    Known,
-)
+from draftproof.dims import Absent, Known
 from draftproof.findings import Finding, finding, unknown, visible
 from draftproof.library import Library
 
@@ -72,7 +70,7 @@ def rank(library: Library, checkpoint: Checkpoint, kind: str, least: int = 1) ->
 
 
 def _score(contract: Contract, checkpoint: Checkpoint) -> int:
-    """Weigh the evidence: 8 an architecture, 4 tensors, 2 a model type, 1 a config key; 0 if ruled out."""
+    """Weigh the evidence: 8 an architecture or a text, 4 tensors, 2 a model type, 1 a config key; 0 if ruled out."""
     detect, config = contract.detect, checkpoint.config
 
     def has(key: str) -> bool:
@@ -80,7 +78,11 @@ def _score(contract: Contract, checkpoint: Checkpoint) -> int:
 
     if any(has(key) for key in detect.get("no_config", ())):
         return 0
-    score = SURE * any(a in detect.get("any_architecture", ()) for a in config.texts("architectures"))
+    texts: Mapping[str, tuple[str, ...]] = detect.get("texts", {})
+    if any(isinstance(config(key), Absent) or (has(key) and config(key).value not in texts[key]) for key in texts):  # type: ignore[union-attr]
+        return 0
+    score = SURE * any(has(key) for key in texts)
+    score += SURE * any(a in detect.get("any_architecture", ()) for a in config.texts("architectures"))
     score += 2 * (config.text("model_type") in detect.get("any_model_type", ()))
     if contract.open and not score and config.texts("architectures"):
         return 0  # of a target whose stated architecture is another, like names of tensors prove nothing

@@ -1,0 +1,237 @@
+"""Other families than EAGLE-3: layouts by hand (facts/families 3, 4, 5, 14) pass, faults have their code and numbers.
+
+The tables here are written from what trainers and published repos contain, never from our contracts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import builder as b
+from builder import ABSENT, DRAFT, HIDDEN, VOCAB
+from draftproof.adapt import adapt
+from draftproof.checkpoint import Checkpoint
+from draftproof.contracts import Fact
+from draftproof.dims import Known
+from draftproof.findings import Report
+from draftproof.recognise import recognise
+
+LLAMA = (b.target_config(), b.target())
+LAYER = "transformer_layer_config"
+LAYER_KEYS = (
+    *("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size"),
+    *("num_hidden_layers", "vocab_size", "max_position_embeddings", "rms_norm_eps", "rope_theta", "hidden_act"),
+    *("attention_bias", "mlp_bias", "bos_token_id", "eos_token_id", "pad_token_id"),
+)
+IDS = "eagle_aux_hidden_state_layer_ids"
+NO_DECLARATION: Mapping[str, Fact] = {}
+
+
+def family_of(config: b.Config, table: b.Table | None = None) -> str:
+    """Return the family that recognises a drafter, or the codes that say why none does."""
+    contract, found = recognise(b.LIBRARY, Checkpoint(b.recorded(config, table), "drafter"), "family")
+    return contract.id if contract else " ".join(f.code for f in found)
+
+
+def parameters(config: b.Config, base: b.Config, optional: bool = False) -> int:
+    """Return how many float parameters the config's own family asks for."""
+    report = b.check({"config": config, "tensors": {}}, {"config": base, "tensors": {}})
+    assert report.sides, b.text(report)
+    rows = b.from_contract(config, base, optional=optional)
+    return sum(math.prod(shape) for dtype, shape in rows.values() if dtype == "BF16")
+
+
+def spoken(report: Report, *words: str) -> bool:
+    return all(word in b.text(report) for word in words)
+
+
+# --- the speculators format ---------------------------------------------------------------------------------------
+
+
+def speculators_config(kind: str = "eagle3", **changes: Any) -> b.Config:
+    """Return a drafter's config as speculators writes it (facts/families 14)."""
+    flat = b.dense_config()
+    top = {
+        "architectures": ["Eagle3Speculator"],
+        "speculators_model_type": kind,
+        "speculators_version": "0.5.0",
+        "draft_vocab_size": DRAFT,
+        "target_hidden_size": None,
+        "norm_before_residual": True,
+        "norm_before_fc": False,
+        "fc_norm": False,
+        "norm_output": False,
+        "embed_requires_grad": False,
+        IDS: [2, 6, 9],
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        LAYER: {"model_type": "llama"} | {key: flat[key] for key in LAYER_KEYS},
+        "speculators_config": {
+            "algorithm": kind,
+            "default_proposal_method": "greedy",
+            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 3}],
+            "verifier": {"name_or_path": b.TARGET, "architectures": ["LlamaForCausalLM"]},
+        },
+    }
+    return b.edit(top, changes)
+
+
+SPECULATORS: dict[str, tuple[b.Config, b.Table, tuple[b.Config, b.Table]]] = {
+    "plain": (speculators_config(), b.dense(style="bare"), LLAMA),
+    "Eagle3DraftModel": (speculators_config(architectures=["Eagle3DraftModel"]), b.dense(style="bare"), LLAMA),
+    "its own embedding": (speculators_config(), b.dense(style="bare", embed=True), LLAMA),
+    "norm_before_fc, as for gpt-oss": (
+        speculators_config(norm_before_fc=True),
+        b.dense(style="bare", input_norm=True),
+        LLAMA,
+    ),
+    "fc_norm": (speculators_config(fc_norm=True, norm_output=True), b.dense(style="bare", fc_norm=True), LLAMA),
+    "qwen3 layers": (
+        speculators_config(**{f"{LAYER}.model_type": "qwen3"}),
+        b.dense(style="bare", qk_norm=True),
+        LLAMA,
+    ),
+    "four aux layers": (speculators_config(**{IDS: [2, 4, 6, 9]}), b.dense(style="bare", aux=4), LLAMA),
+    "layers that name another architecture": (
+        speculators_config(**{f"{LAYER}.architectures": ["LlamaForCausalLM"]}),
+        b.dense(style="bare"),
+        LLAMA,
+    ),
+    "wider target": (
+        speculators_config(target_hidden_size=80),
+        b.dense(style="bare", target_hidden=80, embed=True),
+        (b.target_config(hidden_size=80), b.target(hidden=80)),
+    ),
+    "full vocabulary": (
+        speculators_config(draft_vocab_size=VOCAB),
+        b.dense(style="bare", draft=VOCAB, maps=False),
+        LLAMA,
+    ),
+    "two layers": (
+        speculators_config(**{f"{LAYER}.num_hidden_layers": 2}),
+        b.dense(style="bare", layers=2),
+        LLAMA,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPECULATORS)
+def test_speculators_drafter_passes_with_nothing_declared(name: str, tmp_path: Path) -> None:
+    config, table, (base, base_table) = SPECULATORS[name]
+    here = b.write(tmp_path / "drafter", config, table)
+    report = b.check(str(here), b.given(base, base_table, b.TARGET), facts=NO_DECLARATION)
+    extra = {"PAIR409 warning"} if name == "four aux layers" else set()
+    assert b.codes(report) == extra, b.text(report)
+    assert (report.verdict, report.sides[0].contract) == ("pass", "eagle3-speculators")
+
+
+def test_speculators_format_says_target_and_convention_itself() -> None:
+    report = b.pair(speculators_config(), b.dense(style="bare"), facts=NO_DECLARATION)
+    held = {f.code: f"{f.message} {f.observed}" for f in report.findings if f.level == "pass"}
+    assert "boundary" in held["PAIR408"]
+    assert b.TARGET in held["PAIR416"]
+    assert "speculators_config.verifier.name_or_path" in held["PAIR417"]
+
+
+def test_dims_of_speculators_have_the_nested_table_as_witness() -> None:
+    dims = b.view(speculators_config(), b.dense(style="bare")).dims
+    nested = f"drafter config.json: {LAYER}.hidden_size"
+    assert dims("hidden") == Known(HIDDEN, nested, "hidden_size")
+    assert dims("context").witness == f"drafter config.json: {LAYER}.max_position_embeddings"
+    assert dims("draft_vocab").witness == "drafter config.json: draft_vocab_size"
+
+
+SPECULATORS_WRONG: dict[str, tuple[dict[str, Any], b.Table, set[str], list[str]]] = {
+    "hidden states of another target": (
+        {"target_hidden_size": 80}, {"fc.weight": ("BF16", (HIDDEN, 240)), "embed_tokens.weight": ("BF16", (512, 64))},
+        {"PAIR401"}, ["expected 64", "observed 80"],
+    ),
+    "four aux layers for an fc of three": (
+        {IDS: [2, 4, 6, 9]}, {}, {"TEN403", "PAIR409 warning"}, ["[64, 256]", "[64, 192]", "if aux were 3"],
+    ),
+    "flag without its tensors": ({"fc_norm": True}, {}, {"TEN401"}, ["fc_norm.0.weight", "[64]"]),
+    "qwen3 layers without their norms": (
+        {f"{LAYER}.model_type": "qwen3"}, {}, {"TEN401"}, ["layers.0.self_attn.q_norm.weight", "[44]"],
+    ),
+    "layers of another type": ({f"{LAYER}.model_type": "gemma3"}, {}, {"CFG307"}, ["llama, qwen3", "gemma3"]),
+    "no layers' config": (
+        {LAYER: ABSENT}, {}, None, ["config.json: transformer_layer_config", "a value: the layers' config"],
+    ),
+    "no target": (
+        {"speculators_config": ABSENT}, {}, {"CFG312", "PAIR417 unknown"}, ["speculators_config.verifier.name_or_path"],
+    ),
+    "another target": (
+        {"speculators_config.verifier.name_or_path": "org/other"}, {}, {"PAIR416 warning", "PAIR417 unknown"},
+        ["expected org/other", "observed org/target"],
+    ),
+    "aux layer ids null": ({IDS: None}, {}, {"PAIR409 info", "PAIR408 unknown"}, ["null: engines capture [2, 6, 9]"]),
+    "aux layer beyond the target": ({IDS: [2, 6, 13]}, {}, {"PAIR407"}, ["13 is outside 0..12 (boundary)"]),
+    "short context": (
+        {f"{LAYER}.max_position_embeddings": 2048}, {}, {"PAIR403"}, [f"{LAYER}.max_position_embeddings", "4096"],
+    ),
+    "contradiction of the two places": ({"hidden_size": 80}, {}, {"CFG309"}, [f"{LAYER}.hidden_size = 64"]),
+    "midlayer names": (
+        {}, {"layers.0.hidden_norm.weight": None, "midlayer.hidden_norm.weight": ("BF16", (64,))},
+        {"TEN401", "TEN402"}, ["midlayer.hidden_norm.weight"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPECULATORS_WRONG)
+def test_fault_of_a_speculators_drafter_has_its_code(name: str) -> None:
+    changes, tensors, codes, words = SPECULATORS_WRONG[name]
+    table = b.changed(b.dense(style="bare"), tensors)
+    report = b.pair(speculators_config(**changes), table, facts=NO_DECLARATION)
+    assert codes is None or b.codes(report) == codes, b.text(report)
+    assert spoken(report, *words), b.text(report)
+
+
+def test_speculators_type_decides_over_the_architecture() -> None:
+    assert family_of(speculators_config()) == "eagle3-speculators"
+    assert family_of(speculators_config(architectures=["SomethingElse"])) == "eagle3-speculators"
+    assert family_of(speculators_config(speculators_model_type="mtp")) == "TEN408"
+    assert family_of(b.dense_config()) == "eagle3"
+
+
+def test_changed_key_is_written_where_it_stands() -> None:
+    base = b.target_config(max_position_embeddings=8192, num_hidden_layers=8, eos_token_id=5)
+    config = speculators_config()
+    report = adapt(b.given(config, b.dense(style="bare"), b.DRAFTER), b.given(base, b.target(), b.TARGET), b.LIBRARY)
+    assert report.plan is not None
+    changes = {c.key: (c.old, c.new) for c in report.plan.changes}
+    assert changes == {
+        f"{LAYER}.max_position_embeddings": (4096, 8192),
+        f"{LAYER}.eos_token_id": (2, 5),
+        IDS: ([2, 6, 9], [2, 4, 5]),
+    }
+    assert report.plan.verdict == "after these changes"
+
+
+def test_context_of_another_geometry_is_written_where_that_one_has_it() -> None:
+    base = b.given(b.target_config(max_position_embeddings=8192), b.target(), b.TARGET)
+    flat, nested = (b.given(b.dense_config(), b.dense(), b.DRAFTER),
+                    b.given(speculators_config(), b.dense(style="bare"), "org/like"))  # fmt: skip
+    keys = []
+    for drafter, like in ((flat, nested), (nested, flat)):
+        plan = adapt(drafter, base, b.LIBRARY, like=like).plan
+        assert plan is not None
+        keys.append({c.key: c.new for c in plan.changes if c.key.endswith("max_position_embeddings") and c.new})
+    assert keys == [{f"{LAYER}.max_position_embeddings": 8192}, {"max_position_embeddings": 8192}]
+
+
+# --- sizes that are published -------------------------------------------------------------------------------------
+
+
+def test_vicuna_13b_eagle3_has_the_published_number_of_parameters() -> None:
+    config = b.dense_config(
+        hidden_size=5120, num_attention_heads=40, num_key_value_heads=40, head_dim=ABSENT, intermediate_size=13824,
+        vocab_size=32000, draft_vocab_size=ABSENT,
+    )  # fmt: skip
+    base = b.target_config(hidden_size=5120, vocab_size=32000, num_hidden_layers=40)
+    embed = 32000 * 5120
+    assert parameters(config, base, optional=True) - embed == 638_341_120 == 1_276_682_240 // 2
