@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import builder as b
-from builder import ABSENT, DRAFT, HIDDEN, VOCAB
+from builder import ABSENT, DIM, DRAFT, HEADS, HIDDEN, VOCAB
 from draftproof.adapt import adapt
 from draftproof.checkpoint import Checkpoint
 from draftproof.contracts import Fact
@@ -222,6 +222,111 @@ def test_context_of_another_geometry_is_written_where_that_one_has_it() -> None:
         assert plan is not None
         keys.append({c.key: c.new for c in plan.changes if c.key.endswith("max_position_embeddings") and c.new})
     assert keys == [{f"{LAYER}.max_position_embeddings": 8192}, {"max_position_embeddings": 8192}]
+
+
+# --- P-EAGLE ------------------------------------------------------------------------------------------------------
+
+
+def peagle(*, style: str = "bare", layers: int = 4, aux: int = 3, **more: Any) -> b.Table:
+    """Return the tensors of a P-EAGLE drafter (facts/families 3)."""
+    table = b.dense(style=style, layers=layers, aux=aux, embed=True, **more)
+    return table | {"mask_hidden": ("BF16", (1, 1, aux * more.get("target_hidden", HIDDEN)))}
+
+
+def peagle_config(**changes: Any) -> b.Config:
+    own = {"architectures": ["PEagleDraftModel"], "num_hidden_layers": 4, "mask_token_id": 511}
+    return b.dense_config(**own | changes)
+
+
+def parallel_config(**changes: Any) -> b.Config:
+    """Return the config of a P-EAGLE drafter as speculators writes it."""
+    own = {"mask_token_id": 511, f"{LAYER}.num_hidden_layers": 4, "norm_before_residual": False}
+    return speculators_config("peagle", **{"architectures": ["PEagleDraftModel"]} | own | changes)
+
+
+PARALLEL: dict[str, tuple[b.Config, b.Table, str]] = {
+    "bare": (peagle_config(), peagle(), "peagle"),
+    "midlayer": (peagle_config(), peagle(style="midlayer"), "peagle"),
+    "one layer": (peagle_config(num_hidden_layers=1), peagle(layers=1), "peagle"),
+    "llama of vLLM": (peagle_config(architectures=["PeagleLlamaForCausalLM"]), peagle(), "peagle"),
+    "qwen3 of vLLM": (peagle_config(architectures=["PeagleQwen3ForCausalLM"]), peagle(qk_norm=True), "peagle"),
+    "norm_before_residual": (peagle_config(norm_before_residual=False), peagle(), "peagle"),
+    "mask token 0": (peagle_config(mask_token_id=0), peagle(), "peagle"),
+    "speculators": (parallel_config(), peagle(), "peagle-speculators"),
+    "speculators, qwen3": (
+        parallel_config(**{f"{LAYER}.model_type": "qwen3"}),
+        peagle(qk_norm=True),
+        "peagle-speculators",
+    ),
+    "speculators, norm_before_fc": (
+        parallel_config(norm_before_fc=True),
+        peagle(input_norm=True),
+        "peagle-speculators",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PARALLEL)
+def test_parallel_drafter_passes(name: str, tmp_path: Path) -> None:
+    config, table, family = PARALLEL[name]
+    here = b.write(tmp_path / "drafter", config, table)
+    report = b.check(str(here), b.given(*LLAMA, b.TARGET))
+    assert b.codes(report) == set(), b.text(report)
+    assert (report.verdict, report.sides[0].contract) == ("pass", family)
+
+
+MASK_WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], set[str], list[str]]] = {
+    "no mask_hidden": ({}, {"mask_hidden": None}, {"TEN401"}, ["mask_hidden", "[1, 1, 192]"]),
+    "mask_hidden of one layer": (
+        {}, {"mask_hidden": ("BF16", (1, 1, 64))}, {"TEN403"}, ["[1, 1, 192]", "[1, 1, 64]", "if aux were 1"],
+    ),
+    "flat mask_hidden, as in vLLM's buffer": ({}, {"mask_hidden": ("BF16", (1, 192))}, {"TEN403"}, ["[1, 192]"]),
+    "no embedding": ({}, {"embed_tokens.weight": None}, {"TEN401"}, ["embed_tokens.weight", "[512, 64]"]),
+    "mask token beyond the vocabulary": ({"mask_token_id": 512}, {}, {"CFG307"}, ["512", "target.vocab=512"]),
+    "mask token as text": ({"mask_token_id": "511"}, {}, {"CFG304"}, ["write 511"]),
+    "later layer that takes two inputs": (
+        {}, {"layers.1.self_attn.q_proj.weight": ("BF16", (HEADS * DIM, 128))}, {"TEN403"}, ["[176, 64]", "[176, 128]"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MASK_WRONG)
+@pytest.mark.parametrize("config", [peagle_config, parallel_config])
+def test_fault_of_a_parallel_drafter_has_its_code(name: str, config: Any) -> None:
+    changes, tensors, codes, words = MASK_WRONG[name]
+    report = b.pair(config(**changes), b.changed(peagle(), tensors))
+    assert b.codes(report) == codes, b.text(report)
+    assert spoken(report, *words), b.text(report)
+
+
+def test_mask_hidden_follows_the_target() -> None:
+    config = peagle_config(target_hidden_size=80)
+    report = b.pair(config, peagle(target_hidden=80))
+    assert b.codes(report) == {"PAIR401"}
+    assert spoken(report, "mask_hidden", "[1, 1, 240]", "[1, 1, 192]")
+
+
+def test_mask_token_must_be_named_in_the_speculators_format() -> None:
+    report = b.pair(parallel_config(mask_token_id=ABSENT), peagle())
+    assert b.codes(report) == {"CFG312"}
+    assert b.codes(b.pair(peagle_config(mask_token_id=ABSENT), peagle())) == set()
+
+
+PEAGLE_QWEN3_8B = {  # sgl-project/SpecForge configs/qwen3-8b-peagle.json
+    "architectures": ["PEagleDraftModel"], "head_dim": 128, "hidden_size": 4096, "intermediate_size": 12288,
+    "max_position_embeddings": 40960, "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 4,
+    "num_key_value_heads": 8, "rms_norm_eps": 1e-6, "rope_scaling": None, "rope_theta": 1000000, "vocab_size": 151936,
+    "tie_word_embeddings": False, "torch_dtype": "bfloat16", "draft_vocab_size": 32000,
+}  # fmt: skip
+
+
+def test_parallel_drafters_are_told_from_eagle3() -> None:
+    assert family_of(PEAGLE_QWEN3_8B) == "peagle"
+    assert family_of(parallel_config()) == "peagle-speculators"
+    assert family_of(parallel_config(architectures=["SomethingElse"])) == "peagle-speculators"
+    assert family_of(parallel_config(architectures=["Eagle3DraftModel"])) == "peagle-speculators"
+    assert family_of(b.dense_config(), peagle()) == "peagle"
+    assert family_of(b.dense_config(), b.dense()) == "eagle3"
 
 
 # --- sizes that are published -------------------------------------------------------------------------------------
