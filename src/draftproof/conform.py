@@ -395,7 +395,7 @@ def check_architecture(view: View) -> None:
     if odd:
         view.findings.append(
             finding("CFG315", "config.json: architectures", expected=f"one of {listed(known, 20)}",
-                    observed=listed(odd) + nearest(odd[0], known), where=view.checkpoint.source.label)
+                    observed=listed(a or '""' for a in odd) + nearest(odd[0], known), where=view.checkpoint.source.label)
         )  # fmt: skip
     else:
         view.findings.append(holds("CFG315", "config.json: architectures", listed(seen.value)))
