@@ -15,7 +15,7 @@ from draftproof.findings import Finding, finding, unknown, visible
 from draftproof.hub import NOT_PLAIN, WEIGHTS, Source, unreadable
 from draftproof.strict import CONFIG_LIMIT, strict_json
 
-WHOLE = ("architectures",)  # keys that speak of the whole checkpoint: a nested table's own is another's
+WHOLE = ("architectures", "model_type")  # a nested table has its own, which speak of that table alone
 LISTED = 8  # names shown before "and N more"
 
 

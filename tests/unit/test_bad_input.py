@@ -391,7 +391,7 @@ def test_pair_of_two_recordings_holds(capsys: pytest.CaptureFixture[str]) -> Non
         ('allow = [{ code = "PAIR403", because = " " }]\n', "CON111", ["mine.toml:7"]),
         ('allow = [{ code = "PAIR999", because = "x" }]\n', "CON116", ["PAIR999"]),
         ("alow = []\n", "CON103", ["did you mean 'allow'?"]),
-        ('family = "eagle4"\n', "CON113", ["did you mean 'eagle3'?"]),
+        ('family = "eagle3-mle"\n', "CON113", ["did you mean 'eagle3-mla'?"]),
     ],
 )
 def test_pair_that_accepts_what_is_not_there_is_broken(
@@ -672,6 +672,7 @@ ANY_KEYS = [key for key in FAMILY_KEYS if "." not in key] + [k for k in FAMILY_K
     st.dictionaries(st.sampled_from(TARGET_KEYS), JSON, max_size=2),
 )
 @example({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [[]]}}, {})
+@example({"architectures": [""]}, {})
 @example({"rope_parameters": {"rope_theta": {"x": 1}}}, {"rope_scaling": {"rope_type": []}})
 def test_any_json_at_any_key_is_judged(own: dict[str, Any], theirs: dict[str, Any]) -> None:
     report = checked(

@@ -283,10 +283,10 @@ def test_explain_in_json_holds_the_whole_rule(run: Run) -> None:
     [
         (("explain", "TEN43"), "TEN403"),
         (("check", "kimi-k2-eagle"), "kimi-k2-eagle3"),
-        (("show", "eagle"), "eagle3"),
+        (("show", "eagle3-mle"), "eagle3-mla"),
         (("show", "moonshotai/Kimi-K25"), "moonshotai/Kimi-K2.5"),
         (("check", "--drafter", "./draftr"), "drafter"),
-        (("check", "--drafter", "drafter", "--family", "eagle"), "eagle3"),
+        (("check", "--drafter", "drafter", "--family", "eagle3-mle"), "eagle3-mla"),
     ],
     ids=str,
 )

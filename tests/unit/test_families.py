@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import builder as b
-from builder import ABSENT, DIM, DRAFT, HEADS, HIDDEN, VOCAB
+from builder import ABSENT, DIM, DRAFT, HEADS, HIDDEN, INTER, KV, VOCAB
 from draftproof.adapt import adapt
 from draftproof.checkpoint import Checkpoint
 from draftproof.contracts import Fact
@@ -97,6 +97,7 @@ SPECULATORS: dict[str, tuple[b.Config, b.Table, tuple[b.Config, b.Table]]] = {
         LLAMA,
     ),
     "four aux layers": (speculators_config(**{IDS: [2, 4, 6, 9]}), b.dense(style="bare", aux=4), LLAMA),
+    "top level with a type of its own": (speculators_config(model_type="speculator"), b.dense(style="bare"), LLAMA),
     "layers that name another architecture": (
         speculators_config(**{f"{LAYER}.architectures": ["LlamaForCausalLM"]}),
         b.dense(style="bare"),
@@ -250,6 +251,7 @@ PARALLEL: dict[str, tuple[b.Config, b.Table, str]] = {
     "one layer": (peagle_config(num_hidden_layers=1), peagle(layers=1), "peagle"),
     "llama of vLLM": (peagle_config(architectures=["PeagleLlamaForCausalLM"]), peagle(), "peagle"),
     "qwen3 of vLLM": (peagle_config(architectures=["PeagleQwen3ForCausalLM"]), peagle(qk_norm=True), "peagle"),
+    "name that EAGLE-3 has too": (peagle_config(architectures=["LlamaForCausalLMEagle3"]), peagle(), "peagle"),
     "norm_before_residual": (peagle_config(norm_before_residual=False), peagle(), "peagle"),
     "mask token 0": (peagle_config(mask_token_id=0), peagle(), "peagle"),
     "speculators": (parallel_config(), peagle(), "peagle-speculators"),
@@ -327,6 +329,165 @@ def test_parallel_drafters_are_told_from_eagle3() -> None:
     assert family_of(parallel_config(architectures=["Eagle3DraftModel"])) == "peagle-speculators"
     assert family_of(b.dense_config(), peagle()) == "peagle"
     assert family_of(b.dense_config(), b.dense()) == "eagle3"
+
+
+# --- EAGLE-1 ------------------------------------------------------------------------------------------------------
+
+
+def eagle1(
+    *, layers: int = 1, bias: bool = True, qkv_bias: bool = False, embed: bool = True, hidden: int = HIDDEN
+) -> b.Table:
+    """Return the tensors of an EAGLE-1, EAGLE-2 or HASS drafter (facts/families 4)."""
+    sizes: dict[str, tuple[int, ...]] = {"fc.weight": (hidden, 2 * hidden)}
+    sizes |= {"fc.bias": (hidden,)} if bias else {}
+    sizes |= {"embed_tokens.weight": (VOCAB, hidden)} if embed else {}
+    for i in range(layers):
+        p = f"layers.{i}."
+        sizes |= {
+            f"{p}self_attn.q_proj.weight": (HEADS * DIM, hidden),
+            f"{p}self_attn.k_proj.weight": (KV * DIM, hidden),
+            f"{p}self_attn.v_proj.weight": (KV * DIM, hidden),
+            f"{p}self_attn.o_proj.weight": (hidden, HEADS * DIM),
+            f"{p}mlp.gate_proj.weight": (INTER, hidden),
+            f"{p}mlp.up_proj.weight": (INTER, hidden),
+            f"{p}mlp.down_proj.weight": (hidden, INTER),
+            f"{p}post_attention_layernorm.weight": (hidden,),
+        }
+        if i > 0:
+            sizes[f"{p}input_layernorm.weight"] = (hidden,)
+        if qkv_bias:
+            sizes |= {f"{p}self_attn.{x}_proj.bias": (n * DIM,) for x, n in (("q", HEADS), ("k", KV), ("v", KV))}
+    return {name: ("BF16", shape) for name, shape in sizes.items()}
+
+
+def eagle1_config(**changes: Any) -> b.Config:
+    """Return the config of an EAGLE-1 drafter: that of a plain llama model of one layer."""
+    gone = dict.fromkeys(("draft_vocab_size", "eagle_config", "attention_bias", "mlp_bias"), ABSENT)
+    return b.dense_config(**{"architectures": ["LlamaForCausalLM"]} | gone | changes)
+
+
+def wrapped(config: b.Config) -> b.Config:
+    """Return vLLM's wrapper of an EAGLE-1 config."""
+    return {"model_type": "eagle", "model": config}
+
+
+FIRST: dict[str, tuple[b.Config, b.Table]] = {
+    "official: plain architecture": (eagle1_config(), eagle1()),
+    "without its embedding": (eagle1_config(), eagle1(embed=False)),
+    "bias: true": (eagle1_config(bias=True), eagle1()),
+    "bias: false": (eagle1_config(bias=False), eagle1(bias=False)),
+    "SGLang's name": (eagle1_config(architectures=["LlamaForCausalLMEagle"]), eagle1()),
+    "vLLM's name": (eagle1_config(architectures=["EagleLlamaForCausalLM"]), eagle1()),
+    "qwen2, with biases": (
+        eagle1_config(architectures=["Qwen2ForCausalLMEagle"], model_type="qwen2", qkv_bias=True),
+        eagle1(qkv_bias=True),
+    ),
+    "two layers": (eagle1_config(num_hidden_layers=2), eagle1(layers=2)),
+    "vLLM's wrapper": (wrapped(eagle1_config()), eagle1()),
+    "context under its older key": (
+        eagle1_config(max_position_embeddings=ABSENT, max_sequence_length=4096),
+        eagle1(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_first_eagle_passes(name: str, tmp_path: Path) -> None:
+    config, table = FIRST[name]
+    here = b.write(tmp_path / "drafter", config, table)
+    report = b.check(str(here), b.given(*LLAMA, b.TARGET))
+    assert b.codes(report) == set(), b.text(report)
+    assert (report.verdict, report.sides[0].contract) == ("pass", "eagle1")
+
+
+FIRST_WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], set[str], list[str]]] = {
+    "no bias of fc": ({}, {"fc.bias": None}, {"TEN401"}, ["fc.bias", "[64]", "required because fc_bias"]),
+    "bias of fc, declared not to be": ({"bias": False}, {}, {"TEN405"}, ["fc.bias", "absent unless fc_bias"]),
+    "fc of three layers, as in EAGLE-3": (
+        {}, {"fc.weight": ("BF16", (64, 192))}, {"TEN403"}, ["[64, 128]", "observed [64, 192]"],
+    ),
+    "norm before the first layer": (
+        {}, {"layers.0.input_layernorm.weight": ("BF16", (64,))}, {"TEN405"}, ["layers.0.input_layernorm.weight"],
+    ),
+    "final norm": ({}, {"norm.weight": ("BF16", (64,))}, {"TEN405"}, ["norm.weight"]),
+    "head": ({}, {"lm_head.weight": ("BF16", (512, 64))}, {"TEN405"}, ["lm_head.weight", "[512, 64]"]),
+    "biases that are not declared": (
+        {}, {f"layers.0.self_attn.{x}_proj.bias": ("BF16", (n * DIM,)) for x, n in (("q", 4), ("k", 2), ("v", 2))},
+        {"TEN405"}, ["absent unless qkv_bias"],
+    ),
+    "declared biases that are not there": ({"qkv_bias": True}, {}, {"TEN401"}, ["q_proj.bias", "[176]", "[88]"]),
+    "two layers declared, one there": (
+        {"num_hidden_layers": 2}, {}, {"CFG308"}, ["2 layers", "1 in the file"],
+    ),
+    "model. names": (
+        {}, {"model.layers.0.mlp.up_proj.weight": ("BF16", (INTER, 64)), "layers.0.mlp.up_proj.weight": None},
+        {"TEN401", "TEN402"}, ["model.layers.0.mlp.up_proj.weight"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIRST_WRONG)
+@pytest.mark.parametrize("wrap", [dict, wrapped])
+def test_fault_of_a_first_eagle_has_its_code(name: str, wrap: Any) -> None:
+    changes, tensors, codes, words = FIRST_WRONG[name]
+    report = b.pair(wrap(eagle1_config(**changes)), b.changed(eagle1(), tensors))
+    assert b.codes(report) == codes, b.text(report)
+    assert spoken(report, *words), b.text(report)
+
+
+@pytest.mark.parametrize("embed", [True, False])
+def test_first_eagle_needs_a_target_of_its_own_width(embed: bool) -> None:
+    report = b.pair(eagle1_config(), eagle1(embed=embed), b.target_config(hidden_size=80), b.target(hidden=80))
+    assert b.codes(report) == {"PAIR401"} | (set() if embed else {"PAIR402"})
+    assert spoken(report, "expected 80", "observed 64")
+
+
+def test_first_eagle_is_for_one_vocabulary() -> None:
+    report = b.pair(eagle1_config(), eagle1(), b.target_config(vocab_size=640), b.target(vocab=640))
+    assert b.codes(report) == {"PAIR404"}
+    assert spoken(report, "expected 640", "observed 512")
+
+
+VICUNA = {  # SafeAILab/EAGLE train configs: architecture and model_type are those of any llama
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 1, "vocab_size": 32000,
+    "rms_norm_eps": 1e-6, "hidden_act": "silu", "torch_dtype": "float16", "tie_word_embeddings": False,
+}  # fmt: skip
+VICUNAS = {
+    "Vicuna 7B": {"hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32},
+    "Vicuna 13B": {"hidden_size": 5120, "intermediate_size": 13824, "num_attention_heads": 40},
+    "Vicuna 33B": {
+        "hidden_size": 6656, "intermediate_size": 17920, "num_attention_heads": 52, "num_key_value_heads": 13,
+        "max_sequence_length": 2048,
+    },
+    "Llama 2 70B": {
+        "hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64, "num_key_value_heads": 8,
+    },
+    "Mixtral": {
+        "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "model_type": "mixtral",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VICUNAS)
+def test_first_eagle_of_a_plain_config_is_told_by_its_tensors(name: str) -> None:
+    config = VICUNA | VICUNAS[name]
+    hidden = config["hidden_size"]
+    table: b.Table = {"fc.weight": ("F16", (hidden, 2 * hidden)), "fc.bias": ("F16", (hidden,))}
+    assert family_of(config, table) == "eagle1"
+    assert family_of(config) != "eagle1"  # the config alone is that of any llama
+    assert family_of(config, b.target()) != "eagle1"
+
+
+def test_first_eagle_and_eagle3_are_told_apart() -> None:
+    plain = b.dense_config(architectures=["LlamaForCausalLM"])
+    bare = b.edit(plain, {"draft_vocab_size": ABSENT, "eagle_config": ABSENT})
+    for style in ("bare", "midlayer", "nested", "trainer"):
+        assert family_of(plain, b.dense(style=style)) == "eagle3"
+        assert family_of(bare, b.dense(style=style)) == "eagle3"
+    lacking = b.changed(b.dense(style="bare"), {"layers.0.hidden_norm.weight": None})
+    assert family_of(plain, lacking) == "eagle3"
+    assert family_of(eagle1_config(), eagle1()) == "eagle1"
+    assert family_of(eagle1_config(architectures=["LlamaForCausalLMEagle"])) == "eagle1"
 
 
 # --- sizes that are published -------------------------------------------------------------------------------------
