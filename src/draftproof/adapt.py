@@ -191,7 +191,8 @@ def _wanted(couple: Couple) -> Iterator[Change]:
         if not {"drafter", "target"} <= set(dim.sources):
             continue
         said, is_, key = own.dims(name), couple.dims.stated(name, "target"), _key(own, name)
-        differs = isinstance(said, Absent) or (isinstance(said, Known) and said.value != getattr(is_, "value", None))
+        lacks = isinstance(said, Absent) and not dim.optional
+        differs = lacks or (isinstance(said, Known) and said.value != getattr(is_, "value", None))
         if key and isinstance(is_, Known) and differs:
             yield Change(key, config.at(key), is_.value, f"the target's {is_.key or name}")
     key, sizes = _key(own, contract.sizes.get("draft_vocab", "")), (own.size("draft_vocab"), own.size("target_vocab"))

@@ -350,6 +350,8 @@ def check_dims(view: View) -> None:
         if role not in dim.sources:
             continue
         seen = view.dims(name)
+        if dim.optional and isinstance(view.dims.stated(name, role), Absent):
+            continue
         keys = ", ".join(map(str, dim.sources[role]))
         from_tensors = isinstance(seen, Known) and seen is view.dims.extra.get(name)
         if isinstance(seen, Absent) or (from_tensors and isinstance(view.dims.stated(name, role), Absent)):
@@ -395,7 +397,8 @@ def check_architecture(view: View) -> None:
     if odd:
         view.findings.append(
             finding("CFG315", "config.json: architectures", expected=f"one of {listed(known, 20)}",
-                    observed=listed(a or '""' for a in odd) + nearest(odd[0], known), where=view.checkpoint.source.label)
+                    observed=listed(a or '""' for a in odd) + nearest(odd[0], known),
+                    where=view.checkpoint.source.label)
         )  # fmt: skip
     else:
         view.findings.append(holds("CFG315", "config.json: architectures", listed(seen.value)))

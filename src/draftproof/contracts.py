@@ -89,13 +89,13 @@ class Dialect:
 
 
 class Convention(NamedTuple):
-    """Give one meaning of aux layer ids: its default layers, its range, its distance to boundaries."""
+    """Give one meaning of aux layer ids: its range, its distance to boundaries, its default layers if it has any."""
 
     name: str
-    default: tuple[Expr, ...]
     low: Expr
     high: Expr
     offset: int
+    default: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -347,6 +347,7 @@ class Dim(NamedTuple):
     bool_: bool = False
     differs: str = "DIM401"  # the code when drafter and target state different values
     texts: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # true where a drafter's key holds one of them
+    optional: bool = False  # a config need not state it
     line: str = ""
 
 

@@ -92,6 +92,7 @@ _DIM = _table(
     texts=_map(_list(_s()), "config key -> texts: true where the key holds, or lists, one of them"),
     pick=_s("first: the first key that is present counts; else all must agree", choices=("first", "all")),
     default=Spec("expr", "over other dims, where no source states it"),
+    optional=Spec("bool", "a config need not state it, though it has no default"),
     type_=_s(choices=("int", "bool")),
     differs=_s("the code where drafter and target state different values", pattern=r"[A-Z]+\d+"),
 )
@@ -135,7 +136,7 @@ _DETECT = _table(
     no_tensor=_list(_s("a name on disk that rules it out")),
 )
 _CONVENTION = _table(
-    default=_list(EXPR, "the layers captured when none are named", required=True, least=1),
+    default=_list(EXPR, "the layers captured when none are named; without it they must be named", least=1),
     low=Spec("expr", "smallest id", required=True),
     high=Spec("expr", "largest id", required=True),
     offset=Spec("int", "add it to an id to get the boundary: b is the input of layer b", required=True),

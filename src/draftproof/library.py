@@ -518,6 +518,7 @@ def _contract(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Con
             bool_=d.get("type") == "bool",
             differs=d.get("differs", "DIM401"),
             texts=d.get("texts", {}),
+            optional=d.get("optional", False),
             line=out.line(("dims", name)),
         )
         for name, d in data.get("dims", {}).items()

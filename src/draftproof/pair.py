@@ -274,7 +274,8 @@ def aux_layers(c: Couple) -> Iterator[Finding]:
     if not contract.conventions or (isinstance(use, Known) and use.value is False):
         return
     yield from both(c, "PAIR407", "aux layers", Absent(""), layers)
-    defaults = {n: [value_of(e, c.dims) for e in conv.default] for n, conv in contract.conventions.items()}
+    given = {name: convention.default for name, convention in contract.conventions.items() if convention.default}
+    defaults = {name: [value_of(e, c.dims) for e in row] for name, row in given.items()}
     if not isinstance(layers, Known) or any(isinstance(i, Unknown) for row in defaults.values() for i in row):
         return
     stated = {key: c.drafter.lookup(key) for key in contract.aux_keys}
@@ -303,7 +304,8 @@ def aux_layers(c: Couple) -> Iterator[Finding]:
     else:
         names = ", ".join(contract.conventions)
         read = "; ".join(f"as {v.name} they are the inputs of layers {[i + v.offset for i in ids]}" for v in usable)
-        yield unknown("PAIR408", subject, expected=f"one of {names}, declared with a source", observed="not declared",
+        odd = f"{visible(fact.value)} ({fact.source}), which the family does not know" if fact else "not declared"
+        yield unknown("PAIR408", subject, expected=f"one of {names}, declared with a source", observed=odd,
                       note="; ".join(filter(None, [looks, read])), where=where)  # fmt: skip
     if trained and list(trained.value) == ids:
         yield holds("PAIR409", subject, f"{ids}, as trained ({trained.source})")
@@ -312,7 +314,7 @@ def aux_layers(c: Couple) -> Iterator[Finding]:
                       expected=f"{list(trained.value)} ({trained.source})", observed=f"{ids}", where=where)  # fmt: skip
     elif styles and (declared is None or declared.name in styles):
         yield holds("PAIR409", subject, looks)
-    else:
+    elif defaults:
         shown = "; ".join(f"{n}: {d}" for n, d in defaults.items())
         yield finding("PAIR409", subject, expected=f"the default for {layers.value} layers ({shown})",
                       observed=f"{ids}", note=looks, where=where)  # fmt: skip
@@ -326,9 +328,16 @@ def _aux_default(
     if unread:
         yield from both(c, "PAIR409", "aux layers", unread[0], Absent(""))
         return
-    (name, ids), key = next(iter(defaults.items())), next(iter(stated))
-    trained = c.facts.get("aux_layers")
+    key, trained = next(iter(stated)), c.facts.get("aux_layers")
     null = any(c.drafter.config.is_null(k) for k in stated)
+    if not defaults:
+        known = f"{trained.value} ({trained.source})" if trained else "the layers it was trained on"
+        yield finding("PAIR409", "aux layers", "aux layers are not named, and the family has no default", level="error",
+                      expected=f"{key} in config.json: {known}", observed="null" if null else "not there",
+                      note=_fused(c), where=where,
+                      help="write the layers that the drafter was trained on")  # fmt: skip
+        return
+    name, ids = next(iter(defaults.items()))
     observed = f"{'null' if null else 'not there'}: engines capture {ids} ({name})"
     if trained and list(trained.value) in defaults.values():
         yield holds(
@@ -344,6 +353,15 @@ def _aux_default(
         yield unknown("PAIR408", "aux layers", "the layers it was trained on are not declared", expected=f"{ids}",
                       observed="not declared", where=where,
                       help="declare aux_layers with a source: contracts/models/, or the pair's [facts]")  # fmt: skip
+
+
+def _fused(c: Couple) -> str:
+    """Say of how many layers the fusion reads the states, where its width tells."""
+    tensor, width = c.drafter.role("fusion"), c.size("target_hidden")
+    if tensor is None or len(tensor.shape) != 2 or not isinstance(width, Known) or tensor.shape[1] % width.value:
+        return ""
+    count = tensor.shape[1] // width.value
+    return f"{c.family.roles['fusion']} {list(tensor.shape)} tells how many, {count}, and not which"
 
 
 def _aux_agree(known: Sequence[Known], where: str) -> Iterator[Finding]:

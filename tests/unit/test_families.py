@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import builder as b
-from builder import ABSENT, DIM, DRAFT, HEADS, HIDDEN, INTER, KV, VOCAB
+from builder import ABSENT, DIM, DRAFT, HEADS, HIDDEN, INTER, KV, LAYERS, VOCAB
 from draftproof.adapt import adapt
 from draftproof.checkpoint import Checkpoint
 from draftproof.contracts import Fact
@@ -490,6 +490,270 @@ def test_first_eagle_and_eagle3_are_told_apart() -> None:
     assert family_of(eagle1_config(architectures=["LlamaForCausalLMEagle"])) == "eagle1"
 
 
+# --- DFlash -------------------------------------------------------------------------------------------------------
+
+TAPS = "dflash_config.target_layer_ids"
+TRAINED = {"trained_on": b.FACTS["trained_on"]}  # the convention of the ids is the family's own
+
+
+def dflash(
+    *,
+    layers: int = 2,
+    taps: int = 5,
+    hidden: int = HIDDEN,
+    target_hidden: int = HIDDEN,
+    heads: int = HEADS,
+    kv: int = KV,
+    dim: int = DIM,
+    inter: int = INTER,
+    bias: bool = False,
+) -> b.Table:
+    """Return the tensors of a DFlash drafter (facts/families 5)."""
+    sizes: dict[str, tuple[int, ...]] = {
+        "fc.weight": (hidden, taps * target_hidden),
+        "hidden_norm.weight": (hidden,),
+        "norm.weight": (hidden,),
+    }
+    for i in range(layers):
+        p = f"layers.{i}."
+        sizes |= {
+            f"{p}input_layernorm.weight": (hidden,),
+            f"{p}post_attention_layernorm.weight": (hidden,),
+            f"{p}self_attn.q_proj.weight": (heads * dim, hidden),
+            f"{p}self_attn.k_proj.weight": (kv * dim, hidden),
+            f"{p}self_attn.v_proj.weight": (kv * dim, hidden),
+            f"{p}self_attn.o_proj.weight": (hidden, heads * dim),
+            f"{p}self_attn.q_norm.weight": (dim,),
+            f"{p}self_attn.k_norm.weight": (dim,),
+            f"{p}mlp.gate_proj.weight": (inter, hidden),
+            f"{p}mlp.up_proj.weight": (inter, hidden),
+            f"{p}mlp.down_proj.weight": (hidden, inter),
+        }
+        if bias:
+            ends = (("q", heads * dim), ("k", kv * dim), ("v", kv * dim), ("o", hidden))
+            sizes |= {f"{p}self_attn.{x}_proj.bias": (n,) for x, n in ends}
+    return {name: ("BF16", shape) for name, shape in sizes.items()}
+
+
+def dflash_config(**changes: Any) -> b.Config:
+    """Return a DFlash config as SpecForge writes it."""
+    own = {
+        "architectures": ["DFlashDraftModel"],
+        "model_type": "qwen3",
+        "num_hidden_layers": 2,
+        "block_size": 16,
+        "dflash_config": {"mask_token_id": 511, "target_layer_ids": [1, 3, 5, 7, 9]},
+        "num_target_layers": LAYERS,
+        "layer_types": ["full_attention", "full_attention"],
+    }
+    gone = dict.fromkeys(("draft_vocab_size", "eagle_config", "mlp_bias"), ABSENT)
+    return b.dense_config(**gone | own | changes)
+
+
+def block_pair(*sides: Any, facts: Mapping[str, Fact] = TRAINED) -> Report:
+    return b.pair(*sides, facts=facts)
+
+
+BLOCK: dict[str, tuple[b.Config, b.Table, tuple[b.Config, b.Table]]] = {
+    "as SpecForge writes": (dflash_config(), dflash(), LLAMA),
+    "one layer of the target": (dflash_config(**{TAPS: [6]}), dflash(taps=1), LLAMA),
+    "layers of nobody's formula": (dflash_config(**{TAPS: [0, 2, 5, 8, 11]}), dflash(), LLAMA),
+    "ids at the top level": (
+        dflash_config(**{TAPS: ABSENT, "target_layer_ids": [1, 3, 5, 7, 9]}),
+        dflash(),
+        LLAMA,
+    ),
+    "mask token and block size at the other place": (
+        dflash_config(mask_token_id=0, block_size=ABSENT, **{"dflash_config.block_size": 8}),
+        dflash(),
+        LLAMA,
+    ),
+    "depth of the target not stated": (dflash_config(num_target_layers=ABSENT), dflash(), LLAMA),
+    "attention_bias": (dflash_config(attention_bias=True), dflash(bias=True), LLAMA),
+    "tied to an embedding that is the target's": (dflash_config(tie_word_embeddings=True), dflash(), LLAMA),
+    "its own embedding and head": (
+        dflash_config(),
+        dflash() | dict.fromkeys(("embed_tokens.weight", "lm_head.weight"), ("BF16", (VOCAB, HIDDEN))),
+        LLAMA,
+    ),
+    "reduced vocabulary": (
+        dflash_config(draft_vocab_size=DRAFT),
+        dflash() | {"lm_head.weight": ("BF16", (DRAFT, HIDDEN)), "d2t": ("I64", (DRAFT,))},
+        LLAMA,
+    ),
+    "wider target": (
+        dflash_config(target_hidden_size=80),
+        dflash(target_hidden=80) | {"embed_tokens.weight": ("BF16", (VOCAB, HIDDEN))},
+        (b.target_config(hidden_size=80), b.target(hidden=80)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BLOCK)
+def test_block_drafter_passes(name: str, tmp_path: Path) -> None:
+    config, table, (base, base_table) = BLOCK[name]
+    here = b.write(tmp_path / "drafter", config, table)
+    report = b.check(str(here), b.given(base, base_table, b.TARGET), facts=TRAINED)
+    assert b.codes(report) == set(), b.text(report)
+    assert (report.verdict, report.sides[0].contract) == ("pass", "dflash")
+    assert not [f for f in report.findings if f.code == "PAIR409"]  # there is no default to compare with
+
+
+BLOCK_WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], set[str], list[str]]] = {
+    "four ids for an fc of five": (
+        {TAPS: [1, 3, 5, 7]}, {}, {"TEN403"}, ["[64, 256]", "observed [64, 320]", "if aux were 5"],
+    ),
+    "a layer twice": ({TAPS: [1, 3, 3, 7, 9]}, {}, {"PAIR407"}, ["a layer is named twice"]),
+    "not ascending": ({TAPS: [9, 7, 5, 3, 1]}, {}, {"PAIR407"}, ["not ascending"]),
+    "places that disagree": (
+        {"target_layer_ids": [1, 3, 5, 7]}, {}, {"DIM401"}, ["5 (drafter config.json: len(dflash_config.", "observed 4"],
+    ),
+    "target of another depth": ({"num_target_layers": 36}, {}, {"DIM401"}, ["target.layers", "36", "12"]),
+    "mask token beyond the vocabulary": (
+        {"dflash_config.mask_token_id": 512}, {}, {"CFG307"}, ["dflash_config.mask_token_id", "512"],
+    ),
+    "negative mask token": ({"dflash_config.mask_token_id": -1}, {}, {"CFG307"}, ["observed -1"]),
+    "block of one": ({"block_size": 1}, {}, {"CFG307"}, ["block_size > 1", "masks after it"]),
+    "no norm of queries": (
+        {}, {"layers.1.self_attn.q_norm.weight": None}, {"TEN401"}, ["layers.1.self_attn.q_norm.weight", "[44]"],
+    ),
+    "no norm of the hidden states": ({}, {"hidden_norm.weight": None}, {"TEN401"}, ["hidden_norm.weight", "[64]"]),
+    "bias that is not declared": (
+        {}, {"layers.0.self_attn.o_proj.bias": ("BF16", (64,))}, {"TEN405"}, ["absent unless attention_bias"],
+    ),
+    "mask_hidden, which vLLM refuses": ({}, {"mask_hidden": ("BF16", (1, 1, 320))}, {"TEN402"}, ["mask_hidden"]),
+    "reduced vocabulary without its head": (
+        {"draft_vocab_size": DRAFT}, {"d2t": ("I64", (DRAFT,))}, {"PAIR406"}, ["[150, 64]"],
+    ),
+    "reduced vocabulary without its map": (
+        {"draft_vocab_size": DRAFT}, {"lm_head.weight": ("BF16", (DRAFT, 64))}, {"PAIR405"}, ["[150]"],
+    ),
+    "a layer too few": ({"num_hidden_layers": 3}, {}, {"CFG308"}, ["3 layers", "2 in the file"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BLOCK_WRONG)
+def test_fault_of_a_block_drafter_has_its_code(name: str) -> None:
+    changes, tensors, codes, words = BLOCK_WRONG[name]
+    report = block_pair(dflash_config(**changes), b.changed(dflash(), tensors))
+    assert b.codes(report) == codes, b.text(report)
+    assert spoken(report, *words), b.text(report)
+
+
+def test_block_drafter_on_a_target_of_another_width() -> None:
+    report = block_pair(dflash_config(), dflash(), b.target_config(hidden_size=80), b.target(hidden=80))
+    assert b.codes(report) == {"PAIR401", "PAIR402"}
+    assert spoken(report, "[64, 400]", "[64, 320]")
+
+
+def test_layers_that_were_trained_on_are_held_to() -> None:
+    facts = TRAINED | {"aux_layers": Fact([0, 3, 5, 7, 9], "its card")}
+    report = block_pair(dflash_config(), dflash(), facts=facts)
+    assert b.codes(report) == {"PAIR409"}
+    assert spoken(report, "expected [0, 3, 5, 7, 9] (its card)", "observed [1, 3, 5, 7, 9]")
+
+
+def test_convention_that_the_family_does_not_have_is_not_taken() -> None:
+    report = block_pair(dflash_config(), dflash(), facts=b.FACTS)
+    assert b.codes(report) == {"PAIR408 unknown"}
+    assert spoken(report, "one of output", "boundary (its card), which the family does not know")
+
+
+# Reports of C_AUX_LAYERS (facts/bug-reports), with their numbers.
+
+
+def qwen(layers: int, hidden: int = 2560, **more: Any) -> tuple[b.Config, b.Table]:
+    config = b.target_config(hidden_size=hidden, num_hidden_layers=layers, **more)
+    return config, b.target(hidden=hidden)
+
+
+def block_of(hidden: int, ids: Any, **changes: Any) -> tuple[b.Config, b.Table]:
+    own = {"hidden_size": hidden, TAPS: ids, "num_target_layers": ABSENT} | changes
+    return dflash_config(**own), dflash(hidden=hidden, target_hidden=hidden, taps=len(ids) if ids else 5)
+
+
+@pytest.mark.parametrize("ids", [ABSENT, None])
+def test_c05_missing_ids_are_an_error_and_no_guess(ids: Any) -> None:
+    config, _ = block_of(5120, [5, 19, 33, 47, 61])
+    table = dflash(hidden=5120, target_hidden=5120)
+    report = block_pair(b.edit(config, {TAPS: ids}), table, *qwen(64, 5120))
+    assert b.codes(report) == {"CFG312", "PAIR409", "TEN403 unknown"}
+    assert spoken(report, "fc.weight [5120, 25600] tells how many, 5, and not which", "the family has no default")
+    assert "[1, 16, 31, 46, 61]" not in b.text(report)
+    assert report.verdict == "fail"
+    facts = TRAINED | {"aux_layers": Fact([5, 19, 33, 47, 61], "its training")}
+    assert "[5, 19, 33, 47, 61] (its training)" in b.text(block_pair(b.edit(config, {TAPS: ids}), table, facts=facts))
+
+
+@pytest.mark.parametrize("stated", [ABSENT, 36])
+def test_c07_target_that_is_too_shallow(stated: Any) -> None:
+    config, table = block_of(2560, [1, 9, 17, 25, 33], num_target_layers=stated)
+    assert table["fc.weight"] == ("BF16", (2560, 12800))
+    report = block_pair(config, table, *qwen(32))
+    assert b.codes(report) == {"PAIR407"} | ({"DIM401"} if stated == 36 else set()), b.text(report)
+    assert spoken(report, "the target's 32", "[1, 9, 17, 25, 33]: 33 is outside 0..31 (output)")
+    assert b.codes(block_pair(config, table, *qwen(36))) == set()
+
+
+def test_c08_id_that_counts_from_one() -> None:
+    config, table = block_of(2560, [2, 13, 25, 36, 48])
+    report = block_pair(config, table, *qwen(48))
+    assert b.codes(report) == {"PAIR407"}
+    assert spoken(report, "48 is outside 0..47 (output)")
+    below = b.edit(config, {TAPS: [1, 12, 24, 35, 47]})
+    assert b.codes(block_pair(below, table, *qwen(48))) == set()
+
+
+def test_no_layers_are_proposed_where_the_family_has_no_default() -> None:
+    config, table = block_of(2560, [1, 9, 17, 25, 33])
+    base, names = qwen(32)
+    plan = adapt(b.given(config, table, b.DRAFTER), b.given(base, names, b.TARGET), b.LIBRARY).plan
+    assert plan is not None
+    assert not [c for c in plan.changes if "layer" in c.key]
+    assert "PAIR407 would still not hold" in plan.headline
+
+
+SPECFORGE = {  # sgl-project/SpecForge configs/*-dflash.json: hidden, layers, target layers, mask token, vocabulary, ids
+    "lfm2.5-1.2b-instruct": (2048, 8, 16, 16, 65536, [1, 4, 7, 10, 13]),
+    "longcat-flash": (6144, 5, 28, 2, 131072, [1, 7, 13, 19, 25]),
+    "qwen2.5-0.5b": (896, 5, 24, 151669, 151936, [1, 6, 11, 16, 21]),
+    "qwen3-4b": (2560, 5, 36, 151669, 151936, [1, 9, 17, 25, 33]),
+    "qwen3-8b": (4096, 5, 36, 151669, 151936, [1, 9, 17, 25, 33]),
+    "qwen3.5-35b-a3b": (2048, 8, 40, 248070, 248320, [1, 10, 19, 28, 37]),
+    "qwen3.5-4b": (2560, 5, 32, 248070, 248320, [1, 8, 15, 22, 29]),
+    "qwen3.6-27b": (5120, 5, 64, 248070, 248320, [1, 16, 31, 46, 61]),
+}
+
+
+@pytest.mark.parametrize("name", SPECFORGE)
+def test_published_block_config_is_recognised_and_fits_its_target(name: str) -> None:
+    hidden, layers, depth, mask, vocab, ids = SPECFORGE[name]
+    config = dflash_config(
+        hidden_size=hidden, num_hidden_layers=layers, num_target_layers=depth, vocab_size=vocab,
+        dflash_config={"mask_token_id": mask, "target_layer_ids": ids}, layer_types=["full_attention"] * layers,
+    )  # fmt: skip
+    assert family_of(config) == "dflash"
+    base = b.target_config(hidden_size=hidden, num_hidden_layers=depth, vocab_size=vocab)
+    table = dflash(hidden=hidden, target_hidden=hidden, layers=layers)
+    report = block_pair(config, table, base, b.target(hidden=hidden, vocab=vocab))
+    assert b.codes(report) == set(), b.text(report)
+
+
+SIBLINGS = {  # configs that share dflash_config: configs/qwen3-8b-domino.json, qwen3-8b-dspark.json; facts/families 5
+    "domino": ("DominoDraftModel", {"projector_type": "domino", "emb_dim": 256, "gru_hidden_dim": 1024}, {}),
+    "dspark": ("DSparkDraftModel", {"projector_type": "dspark", "markov_rank": 256}, {}),
+    "dflash2": ("DFlash2DraftModel", {}, {"conv_kernel_size": 4, "conv_group_size": 16, "selector_rank": 8}),
+}
+
+
+@pytest.mark.parametrize("name", SIBLINGS)
+def test_sibling_of_dflash_is_not_taken_for_it(name: str) -> None:
+    architecture, inner, outer = SIBLINGS[name]
+    changes = {"architectures": [architecture]} | {f"dflash_config.{k}": v for k, v in inner.items()} | outer
+    assert family_of(dflash_config(**changes)) == "TEN408"
+    assert family_of(dflash_config(), dflash() | {"markov_head.markov_w1": ("BF16", (VOCAB, 8))}) == "TEN408"
+
+
 # --- sizes that are published -------------------------------------------------------------------------------------
 
 
@@ -501,3 +765,26 @@ def test_vicuna_13b_eagle3_has_the_published_number_of_parameters() -> None:
     base = b.target_config(hidden_size=5120, vocab_size=32000, num_hidden_layers=40)
     embed = 32000 * 5120
     assert parameters(config, base, optional=True) - embed == 638_341_120 == 1_276_682_240 // 2
+
+
+PUBLISHED_BLOCKS = {  # hidden, intermediate, layers, ids, target layers, parameters as published
+    "z-lab/Kimi-K2.5-DFlash": (7168, 18432, 6, [1, 12, 24, 35, 47, 58], 61, 3_479_277_056),
+    "z-lab/gemma-4-31B-it-DFlash": (5376, 10752, 5, [1, 12, 23, 35, 46, 57], 60, 1_535_967_488),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED_BLOCKS)
+def test_block_drafter_has_the_published_number_of_parameters(name: str) -> None:
+    hidden, inter, layers, ids, depth, count = PUBLISHED_BLOCKS[name]
+    heads = {"num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128}
+    config = dflash_config(
+        hidden_size=hidden, intermediate_size=inter, num_hidden_layers=layers, num_target_layers=depth,
+        dflash_config={"mask_token_id": 1, "target_layer_ids": ids}, **heads,
+    )  # fmt: skip
+    base = b.target_config(hidden_size=hidden, num_hidden_layers=depth)
+    assert parameters(config, base) == count
+    hand = dflash(
+        layers=layers, taps=len(ids), hidden=hidden, target_hidden=hidden, heads=64, kv=8, dim=128, inter=inter
+    )
+    assert sum(math.prod(shape) for _, shape in hand.values()) == count
+    assert b.codes(block_pair(config, hand, base, b.target(hidden=hidden))) == set()
