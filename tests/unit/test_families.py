@@ -5,6 +5,7 @@ The tables here are written from what trainers and published repos contain, neve
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,8 @@ import pytest
 import builder as b
 from builder import ABSENT, DIM, DRAFT, HEADS, HIDDEN, INTER, KV, LAYERS, VOCAB
 from draftproof.adapt import adapt
-from draftproof.checkpoint import Checkpoint
+from draftproof.checkpoint import Checkpoint, Config
+from draftproof.cli import main
 from draftproof.contracts import Fact
 from draftproof.dims import Known
 from draftproof.findings import Report
@@ -223,6 +225,52 @@ def test_context_of_another_geometry_is_written_where_that_one_has_it() -> None:
         assert plan is not None
         keys.append({c.key: c.new for c in plan.changes if c.key.endswith("max_position_embeddings") and c.new})
     assert keys == [{f"{LAYER}.max_position_embeddings": 8192}, {"max_position_embeddings": 8192}]
+
+
+def test_written_checkpoint_has_the_changed_key_where_it_stood(tmp_path: Path) -> None:
+    drafter = b.write(tmp_path / "drafter", speculators_config(), b.dense(style="bare"))
+    base = b.write(tmp_path / "base", b.target_config(max_position_embeddings=8192), b.target())
+    made = tmp_path / "made"
+    status = main(["adapt", str(drafter), "--to", str(base), "--write", str(made)])
+    assert status == 0
+    config = json.loads((made / "config.json").read_text())
+    assert config == speculators_config(**{f"{LAYER}.max_position_embeddings": 8192})
+    assert (
+        b.check(str(made), b.given(b.target_config(max_position_embeddings=8192), b.target(), b.TARGET)).verdict
+        == "pass"
+    )
+
+
+NESTED = {"a": {"x": 1, "y": None, "architectures": ["inner"], "model_type": "inner"}, "x": 2, "y": 3, "z": None}
+
+
+@pytest.mark.parametrize(
+    ("key", "place", "value"),
+    [("x", "a.x", 1), ("y", "a.y", None), ("z", "z", None), ("w", "w", None), ("model_type", "model_type", None),
+     ("a.x", "a.x", 1), ("a.model_type", "a.model_type", "inner")],
+)  # fmt: skip
+def test_key_of_a_nested_config_has_its_place(key: str, place: str, value: Any) -> None:
+    config = Config(NESTED, "drafter").under(("a",))
+    assert (config.place(key), config.at(key)) == (place, value)
+    seen = config(key)
+    assert (seen.value if isinstance(seen, Known) else None) == value
+
+
+def test_unpublished_type_neither_tells_nor_rules_out() -> None:
+    source = b.recorded(speculators_config(architectures=["x"]), None, unknown=["speculators_model_type"])
+    contract, _ = recognise(b.LIBRARY, Checkpoint(source, "drafter"), "family")
+    assert contract is None or contract.id != "eagle3-speculators"
+    source = b.recorded(speculators_config(), None, unknown=["speculators_model_type"])
+    contract, _ = recognise(b.LIBRARY, Checkpoint(source, "drafter"), "family")
+    assert contract is not None
+    assert contract.id == "eagle3-speculators"
+
+
+@pytest.mark.parametrize("key", [LAYER, IDS, "speculators_config", f"{LAYER}.hidden_size"])
+def test_unpublished_key_of_a_speculators_drafter_is_never_a_pass(key: str) -> None:
+    source = b.recorded(speculators_config(), b.dense(style="bare"), unknown=[key])
+    report = b.check(source, b.given(*LLAMA, b.TARGET), facts=NO_DECLARATION)
+    assert report.verdict == "unknown", b.text(report)
 
 
 # --- P-EAGLE ------------------------------------------------------------------------------------------------------
@@ -606,7 +654,7 @@ BLOCK_WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], set[str], list[str]
     "a layer twice": ({TAPS: [1, 3, 3, 7, 9]}, {}, {"PAIR407"}, ["a layer is named twice"]),
     "not ascending": ({TAPS: [9, 7, 5, 3, 1]}, {}, {"PAIR407"}, ["not ascending"]),
     "places that disagree": (
-        {"target_layer_ids": [1, 3, 5, 7]}, {}, {"DIM401"}, ["5 (drafter config.json: len(dflash_config.", "observed 4"],
+        {"target_layer_ids": [1, 3, 5, 7]}, {}, {"DIM401"}, ["config.json: len(dflash_config.", "observed 4"],
     ),
     "target of another depth": ({"num_target_layers": 36}, {}, {"DIM401"}, ["target.layers", "36", "12"]),
     "mask token beyond the vocabulary": (
@@ -702,6 +750,15 @@ def test_c08_id_that_counts_from_one() -> None:
     assert spoken(report, "48 is outside 0..47 (output)")
     below = b.edit(config, {TAPS: [1, 12, 24, 35, 47]})
     assert b.codes(block_pair(below, table, *qwen(48))) == set()
+
+
+@pytest.mark.parametrize(
+    "key", ["dflash_config", TAPS, "block_size", "dflash_config.mask_token_id", "num_target_layers"]
+)
+def test_unpublished_key_of_a_block_drafter_is_never_a_pass(key: str) -> None:
+    source = b.recorded(dflash_config(), dflash(), unknown=[key])
+    report = b.check(source, b.given(*LLAMA, b.TARGET), facts=TRAINED)
+    assert report.verdict == "unknown", b.text(report)
 
 
 def test_no_layers_are_proposed_where_the_family_has_no_default() -> None:
