@@ -40,11 +40,12 @@ def family_of(config: b.Config, table: b.Table | None = None) -> str:
     return contract.id if contract else " ".join(f.code for f in found)
 
 
-def parameters(config: b.Config, base: b.Config, optional: bool = False) -> int:
-    """Return how many float parameters the config's own family asks for."""
+def parameters(config: b.Config, base: b.Config, *more: str) -> int:
+    """Return how many float parameters the config's own family asks for, with some tensors that are optional."""
     report = b.check({"config": config, "tensors": {}}, {"config": base, "tensors": {}})
     assert report.sides, b.text(report)
-    rows = b.from_contract(config, base, optional=optional)
+    asked = b.from_contract(config, base, optional=True)
+    rows = b.from_contract(config, base, optional=False) | {name: asked[name] for name in more}
     return sum(math.prod(shape) for dtype, shape in rows.values() if dtype == "BF16")
 
 
@@ -347,10 +348,9 @@ def test_fault_of_a_parallel_drafter_has_its_code(name: str, config: Any) -> Non
 
 
 def test_mask_hidden_follows_the_target() -> None:
-    config = peagle_config(target_hidden_size=80)
-    report = b.pair(config, peagle(target_hidden=80))
+    report = b.pair(peagle_config(), peagle(), b.target_config(hidden_size=80), b.target(hidden=80))
     assert b.codes(report) == {"PAIR401"}
-    assert spoken(report, "mask_hidden", "[1, 1, 240]", "[1, 1, 192]")
+    assert spoken(report, "mask_hidden", "[1, 1, 240]", "[1, 1, 192]", "[64, 240]", "[64, 192]")
 
 
 def test_mask_token_must_be_named_in_the_speculators_format() -> None:
@@ -427,6 +427,10 @@ FIRST: dict[str, tuple[b.Config, b.Table]] = {
         eagle1_config(architectures=["Qwen2ForCausalLMEagle"], model_type="qwen2", qkv_bias=True),
         eagle1(qkv_bias=True),
     ),
+    "with the rotary buffer of old exports": (
+        eagle1_config(),
+        eagle1() | {"layers.0.self_attn.rotary_emb.inv_freq": ("F32", (DIM // 2,))},
+    ),
     "two layers": (eagle1_config(num_hidden_layers=2), eagle1(layers=2)),
     "vLLM's wrapper": (wrapped(eagle1_config()), eagle1()),
     "context under its older key": (
@@ -478,6 +482,12 @@ def test_fault_of_a_first_eagle_has_its_code(name: str, wrap: Any) -> None:
     report = b.pair(wrap(eagle1_config(**changes)), b.changed(eagle1(), tensors))
     assert b.codes(report) == codes, b.text(report)
     assert spoken(report, *words), b.text(report)
+
+
+def test_first_eagle_of_whole_model_names_is_no_serving_checkpoint() -> None:
+    table = {f"model.{name}": row for name, row in eagle1().items()}
+    report = b.pair(eagle1_config(architectures=["LlamaForCausalLMEagle"]), table)
+    assert b.codes(report) == {"TEN406"}  # vLLM puts model. before them again, and reads none
 
 
 @pytest.mark.parametrize("embed", [True, False])
@@ -808,6 +818,38 @@ def test_sibling_of_dflash_is_not_taken_for_it(name: str) -> None:
     assert family_of(dflash_config(), dflash() | {"markov_head.markov_w1": ("BF16", (VOCAB, 8))}) == "TEN408"
 
 
+# --- every tensor of every family ---------------------------------------------------------------------------------
+
+EACH: dict[str, tuple[b.Config, b.Table]] = {
+    "eagle3-speculators": (speculators_config(fc_norm=True), b.dense(style="bare", fc_norm=True, t2d=False)),
+    "peagle": (peagle_config(num_hidden_layers=2), peagle(layers=2, t2d=False, later=())),
+    "peagle-speculators": (
+        parallel_config(**{f"{LAYER}.num_hidden_layers": 1, f"{LAYER}.model_type": "qwen3"}),
+        peagle(layers=1, t2d=False, qk_norm=True),
+    ),
+    "eagle1": (
+        eagle1_config(num_hidden_layers=2, qkv_bias=True, architectures=["LlamaForCausalLMEagle"]),
+        eagle1(layers=2, qkv_bias=True, embed=False),
+    ),
+    "dflash": (dflash_config(attention_bias=True), dflash(bias=True)),
+}
+
+
+@pytest.mark.parametrize("family", EACH)
+def test_each_tensor_is_required_in_its_shape_and_dtype(family: str) -> None:
+    config, table = EACH[family]
+    assert family_of(config, table) == family
+    facts = b.FACTS if family == "peagle" else TRAINED  # of P-EAGLE's own format both conventions are in use
+    assert b.pair(config, table, facts=facts).verdict == "pass"
+    for name, (dtype, shape) in table.items():
+        wrong = [None, ("U8", shape), (dtype, (*shape, 1))]
+        wrong += [(dtype, tuple(n + (k == axis) for k, n in enumerate(shape))) for axis in range(len(shape))]
+        for row in wrong:
+            report = b.pair(config, b.changed(table, {name: row}), facts=facts)
+            assert report.verdict == "fail", (name, row, b.text(report))
+            assert name in b.text(report), (name, row, b.text(report))
+
+
 # --- sizes that are published -------------------------------------------------------------------------------------
 
 
@@ -817,8 +859,7 @@ def test_vicuna_13b_eagle3_has_the_published_number_of_parameters() -> None:
         vocab_size=32000, draft_vocab_size=ABSENT,
     )  # fmt: skip
     base = b.target_config(hidden_size=5120, vocab_size=32000, num_hidden_layers=40)
-    embed = 32000 * 5120
-    assert parameters(config, base, optional=True) - embed == 638_341_120 == 1_276_682_240 // 2
+    assert parameters(config, base, "lm_head.weight") == 638_341_120 == 1_276_682_240 // 2
 
 
 PUBLISHED_BLOCKS = {  # hidden, intermediate, layers, ids, target layers, parameters as published
