@@ -202,6 +202,23 @@ def test_speculators_type_decides_over_the_architecture() -> None:
     assert family_of(b.dense_config()) == "eagle3"
 
 
+PUBLISHED_SPECULATORS = {  # what is published of RedHatAI's: hidden, vocabulary, draft vocabulary, ids, target layers
+    "RedHatAI/Qwen3-8B-speculator.eagle3": (4096, 151936, 32000, [2, 18, 33], 36),
+    "RedHatAI/gemma-4-31B-it-speculator.eagle3": (5376, 262144, 32000, [2, 30, 57], 60),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED_SPECULATORS)
+def test_published_speculator_names_the_boundary_default(name: str) -> None:
+    hidden, vocab, draft, ids, depth = PUBLISHED_SPECULATORS[name]
+    own = {"draft_vocab_size": draft, IDS: ids, f"{LAYER}.hidden_size": hidden, f"{LAYER}.vocab_size": vocab}
+    table = b.dense(style="bare", hidden=hidden, target_hidden=hidden, draft=draft, vocab=vocab)
+    base = b.target_config(hidden_size=hidden, vocab_size=vocab, num_hidden_layers=depth)
+    report = b.pair(speculators_config(**own), table, base, b.target(hidden=hidden, vocab=vocab), facts=NO_DECLARATION)
+    assert b.codes(report) == set(), b.text(report)
+    assert f"{ids} is the boundary-style default for {depth} layers" in [f.message for f in report.findings]
+
+
 def test_changed_key_is_written_where_it_stands() -> None:
     base = b.target_config(max_position_embeddings=8192, num_hidden_layers=8, eos_token_id=5)
     config = speculators_config()
