@@ -35,7 +35,7 @@ def recognise(
     known = f"one of {', '.join(library.files(kind))}"
     seen = f"architectures {visible(config.texts('architectures'))}, model_type {visible(config.text('model_type'))!r}"
     turned = rank(library, checkpoint, other, 8)
-    if turned:
+    if turned and not (kind == "family" and _plain(library, checkpoint)):
         role = "target" if other == "target" else "drafter"
         help = "give the drafter first, and its target as target"
         seen = f"{seen}: a {role} ({turned[0][1].id})"
@@ -45,6 +45,14 @@ def recognise(
             )
         ]
     return None, [unknown(code, f"{checkpoint.role} {source.name}", expected=known, observed=seen, where=source.label)]
+
+
+def _plain(library: Library, checkpoint: Checkpoint) -> bool:
+    """Tell whether it may be a drafter yet: its architecture is one that drafters share, its tensors were not read."""
+    if checkpoint.source.kind == "folder" or checkpoint.table().read:
+        return False
+    shared = [c.detect.get("plain_architecture", ()) for _, c, _ in library.all("family") if c]
+    return any(a in names for a in checkpoint.config.texts("architectures") for names in shared)
 
 
 SURE = 8  # the score of a known architecture
