@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -478,7 +477,8 @@ def record(path: str, name: str, library: Library) -> tuple[dict[str, Any] | Non
     Of a target only the tensors that its contract names are kept, with counts. A commit must be known: by name, as
     ORG/NAME@COMMIT, or because the folder is a snapshot in a Hub cache.
     """
-    import hashlib  # noqa: PLC0415 (slow to import)
+    import hashlib  # noqa: PLC0415 (both are slow to import)
+    from datetime import date  # noqa: PLC0415
 
     source = open_model(path, recordings(library))
     if isinstance(source, Finding):

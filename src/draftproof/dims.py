@@ -38,7 +38,7 @@ class ExprError(ValueError):
 # --- what a lookup finds ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Known:
     """Hold a value and who says so: "drafter config.json: hidden_size"; key is the config key, if one says it."""
 
@@ -47,14 +47,14 @@ class Known:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Absent:
     """State that a whole source was read and does not say it."""
 
     where: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Unknown:
     """State that a value is not known, and why; told means that a finding already says so."""
 

@@ -30,7 +30,7 @@ EXIT: Mapping[Verdict, int] = {"pass": 0, "fail": 1, "unknown": 4}
 EXIT_USAGE = 2  # wrong usage or a broken contract
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Finding:
     """Hold the result of one check: what was expected, what was seen, where, and what to do."""
 
@@ -85,7 +85,7 @@ def verdict_of(findings: Iterable[Finding]) -> Verdict:
     return "unknown" if "unknown" in levels or "pass" not in levels else "pass"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Section:
     """Hold all that one rung found, worst first."""
 
@@ -103,7 +103,7 @@ class Section:
         return verdict_of(self.findings)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Side:
     """Say what one checkpoint is and how well it is known."""
 
@@ -120,7 +120,7 @@ class Side:
     bindings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Change:
     """Name one config key that must change, and why."""
 
@@ -131,7 +131,7 @@ class Change:
     required: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Step:
     """Say what becomes of one tensor: copy, rows of it, take it from the drafter it is to be like, init or drop."""
 
@@ -143,7 +143,7 @@ class Step:
     group: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """Hold the answer of adapt: verdict, config changes, one step per tensor."""
 
@@ -160,7 +160,7 @@ class Plan:
         return {"as is": 0, "after these changes": 0, "only in part": 1, "no": 1}.get(self.verdict, 4)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Report:
     """Hold one answer, whole: every output renders this and nothing else."""
 

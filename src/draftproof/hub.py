@@ -255,7 +255,7 @@ def read_recording(path: Path) -> Source | Finding:
         if not all(isinstance(item, str) for item in data[key]):
             return bad(f"{key}: a list of config keys", f"{data[key]!r}")
     if data["provenance"] not in PROVENANCES:
-        return bad(f"provenance: one of {', '.join(PROVENANCES)}", data["provenance"])
+        return bad(f"provenance: one of {', '.join(PROVENANCES)}", f"{data['provenance']!r}")
     revision = data.get("revision")
     if revision is None and data["provenance"] == "recorded":
         return bad("a commit, for a recorded one", "revision null")

@@ -10,9 +10,10 @@ import re
 import stat
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from draftproof.dims import Expr, ExprError, parse
 from draftproof.findings import Finding, finding, nearest, visible
@@ -32,15 +33,14 @@ Where = tuple[str | int, ...]  # the path of a value inside a file
 # --- the language, as data ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Spec:
+class Spec(NamedTuple):
     """Declare one value of the language: what may stand there, and what it means."""
 
     kind: str  # str, int, number, bool, expr, range, list, map, table
     doc: str = ""
     required: bool = False
     of: Spec | None = None  # items of a list, values of a map
-    fields: Mapping[str, Spec] = field(default_factory=dict)  # of a table
+    fields: Mapping[str, Spec] = MappingProxyType({})  # of a table
     pattern: str = ""
     choices: tuple[str, ...] = ()
     one_or_many: bool = False  # a list of one may be written without brackets
@@ -145,7 +145,7 @@ _MODEL = r"(" + REPO + r"(/[\w.\-]+)*)|(\.{0,2}/.*)"
 
 
 def _fact(doc: str, value: Spec) -> Spec:
-    return _table(doc, value=replace(value, required=True), source=_s(SOURCED, required=True))
+    return _table(doc, value=value._replace(required=True), source=_s(SOURCED, required=True))
 
 
 FACTS = {

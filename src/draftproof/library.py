@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from keyword import iskeyword
@@ -33,6 +34,7 @@ from draftproof.language import (
     FOLDERS,
     ID,
     KINDS,
+    MAX_BYTES,
     SCHEMA,
     Problems,
     Where,
@@ -134,6 +136,22 @@ class Library:
         quoted = [f"{mark}{word}{mark}".encode("utf-8", "replace") for word in words for mark in "\"'"]
         return [id for id, text in texts.items() if text is None or any(q in text for q in quoted)]
 
+    def detect(self, kind: str, id: str) -> Mapping[str, Any]:
+        """Return the [detect] table of a contract, read alone where it can be, else with the whole contract."""
+        raw = _text(self.files(kind)[id]) or b""
+        found = _DETECT.search(raw) if len(raw) <= MAX_BYTES else None
+        if found:
+            problems = Problems(id)
+            try:
+                table = tomllib.loads(found[0].decode("utf-8"))["detect"]
+                read = read_value(KINDS[kind].fields["detect"], table, ("detect",), problems)
+            except (ValueError, KeyError, RecursionError):
+                read = None
+            if isinstance(read, Mapping) and not problems.found:
+                return read
+        contract, _ = self.get(kind, id)
+        return contract.detect if contract else {}
+
     def model(self, repo: str) -> tuple[Model | None, tuple[Finding, ...]]:
         """Return what is known of a published model, if anything."""
         id = repo.replace("/", "--").lower()
@@ -163,6 +181,9 @@ class Library:
         if (kind, path) not in self._parsed:
             self._parsed[kind, path] = _parse(kind, path, self.label(path))
         return self._parsed[kind, path]
+
+
+_DETECT = re.compile(rb"^\[detect\][^\n]*\n(?:(?!\[)[^\n]*(?:\n|\Z)|\[detect\.[^\n]*(?:\n|\Z))*", re.MULTILINE)
 
 
 def _text(path: Path) -> bytes | None:

@@ -24,10 +24,11 @@ def recognise(
     best = [one for one in ranked if one[0] == ranked[0][0]]
     other = "target" if kind == "family" else "family"
     if len(best) == 1 and (best[0][0] >= SURE or not rank(library, checkpoint, other, SURE)):
-        return best[0][1], []
+        contract, found = library.get(kind, best[0][1])
+        return contract, [] if contract else list(found)
     config, source = checkpoint.config, checkpoint.source
     if len(best) > 1:
-        seen = " and ".join(sorted(contract.id for _, contract in best))
+        seen = " and ".join(id for _, id in best)
         return None, [unknown("TEN409", source.name, expected="one contract", observed=seen, where=source.label)]
     if config.broken or any(f.code == "SRC114" for f in checkpoint.findings):
         return None, []  # what could not be read has been said
@@ -38,7 +39,7 @@ def recognise(
     if turned and not (kind == "family" and _plain(library, checkpoint)):
         role = "target" if other == "target" else "drafter"
         help = "give the drafter first, and its target as target"
-        seen = f"{seen}: a {role} ({turned[0][1].id})"
+        seen = f"{seen}: a {role} ({turned[0][1]})"
         return None, [
             finding(
                 "PAIR422", f"{checkpoint.role} {source.name}", expected=f"a {checkpoint.role}", observed=seen, help=help
@@ -51,35 +52,34 @@ def _plain(library: Library, checkpoint: Checkpoint) -> bool:
     """Tell whether it may be a drafter yet: its architecture is one that drafters share, its tensors were not read."""
     if checkpoint.source.kind == "folder" or checkpoint.table().read:
         return False
-    shared = [c.detect.get("plain_architecture", ()) for _, c, _ in library.all("family") if c]
+    shared = [library.detect("family", id).get("plain_architecture", ()) for id in library.files("family")]
     return any(a in names for a in checkpoint.config.texts("architectures") for names in shared)
 
 
 SURE = 8  # the score of a known architecture
 
 
-def rank(library: Library, checkpoint: Checkpoint, kind: str, least: int = 1) -> list[tuple[int, Contract]]:
-    """Return score and contract of those that recognise a checkpoint, best first.
+def rank(library: Library, checkpoint: Checkpoint, kind: str, least: int = 1) -> list[tuple[int, str]]:
+    """Return score and id of the contracts that recognise a checkpoint, best first; only [detect] tables are read.
 
     A first look at the files' text finds the likely ones; the others are read only if none of those is sure.
     """
     config = checkpoint.config
     words = [w for w in (*config.texts("architectures"), config.text("model_type")) if w]
     likely = library.mentioning(kind, words)
-    ranked: list[tuple[int, Contract]] = []
+    ranked: list[tuple[int, str]] = []
     for ids in (likely, [i for i in library.files(kind) if i not in likely]):
         for one in ids:
-            contract, _ = library.get(kind, one)
-            if contract is not None and (score := _score(contract, checkpoint)) >= least:
-                ranked.append((score, contract))
+            if (score := _score(library.detect(kind, one), checkpoint, kind == "target")) >= least:
+                ranked.append((score, one))
         if any(score >= SURE for score, _ in ranked):
             break
-    return sorted(ranked, key=lambda one: (-one[0], one[1].id))
+    return sorted(ranked, key=lambda one: (-one[0], one[1]))
 
 
-def _score(contract: Contract, checkpoint: Checkpoint) -> int:
+def _score(detect: Mapping[str, Any], checkpoint: Checkpoint, open: bool) -> int:
     """Weigh the evidence: 8 an architecture or a text, 4 tensors, 2 a model type, 1 a config key; 0 if ruled out."""
-    detect, config = contract.detect, checkpoint.config
+    config = checkpoint.config
 
     def has(key: str) -> bool:
         return isinstance(config(key), Known)
@@ -92,12 +92,12 @@ def _score(contract: Contract, checkpoint: Checkpoint) -> int:
     score = SURE * any(has(key) for key in texts)
     score += SURE * any(a in detect.get("any_architecture", ()) for a in config.texts("architectures"))
     score += 2 * (config.text("model_type") in detect.get("any_model_type", ()))
-    if contract.open and not score and config.texts("architectures"):
+    if open and not score and config.texts("architectures"):
         return 0  # of a target whose stated architecture is another, like names of tensors prove nothing
     score += any(has(key) for key in detect.get("any_config", ()))
     patterns, against = detect.get("any_tensor", ()), detect.get("no_tensor", ())
     if (patterns and score < SURE) or against:
-        table = checkpoint.table() if not contract.open else checkpoint.table([p for p in patterns if "*" not in p])
+        table = checkpoint.table() if not open else checkpoint.table([p for p in patterns if "*" not in p])
         if table.read:
             if any(_any_name(table.tensors, p) for p in against):
                 return 0
