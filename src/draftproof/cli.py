@@ -175,7 +175,10 @@ def _check(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str,
     library = _library(args, top)
     if args.pair:
         if args.target or args.family:
-            top.error("a pair names its own target and family; give --drafter to check others")
+            top.error(
+                f"{args.pair!a} is read as a pair, which names its own target and family; "
+                f"a model is given as --drafter {args.pair!a}"
+            )
         return _report(api.check_pair_id(args.pair, library), args)
     if args.config:
         return _report(api.check_config(Path(args.config), library, args.target, args.family or ""), args)

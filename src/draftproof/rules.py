@@ -73,7 +73,7 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
      "Remove the entry."),
     ("CON113", "contract-unknown-id", "contract", "error", "no such contract",
      "A pair names a family or target by its id.",
-     "Use the id that the finding proposes; `draftproof list` prints all."),
+     "Use the id that the finding proposes; `draftproof list` prints all. A model is given with --drafter."),
     ("CON114", "contract-duplicate-id", "contract", "error", "two contracts have the same id",
      "An id must mean one contract; of two that differ, that of the first folder is used.",
      "Rename one of them."),
