@@ -17,13 +17,13 @@ from typing import Any
 
 from draftproof.api import Case, examine, open_side, recordings, report
 from draftproof.checkpoint import Checkpoint, listed, parse_config
-from draftproof.conform import View, conform, expectations, layout, value_of
+from draftproof.conform import View, conform, expectations, layout, rope_of, value_of
 from draftproof.contracts import Contract, Dialect
 from draftproof.dims import Absent, Known, Lookup, Unknown, parse
 from draftproof.findings import Change, Finding, Plan, Report, Step, visible
 from draftproof.hub import Source, open_model, read_plain, recorded_repos
 from draftproof.library import Library
-from draftproof.pair import Couple, aux_usable, declared_facts, engine_rows, fits, rope_of, rope_text, same_repo
+from draftproof.pair import Couple, aux_usable, declared_facts, engine_rows, fits, rope_text, same_repo
 from draftproof.recognise import recognise
 from draftproof.strict import CONFIG_LIMIT
 
@@ -342,7 +342,7 @@ def _dtypes(view: View, role: str) -> tuple[str, ...]:
 
 def _old_shapes(view: View) -> dict[str, tuple[int, ...]]:
     """Return canonical name -> shape: of the file, else of the recording, else what the config asks for."""
-    if view.table.tensors:
+    if view.table.tensors or view.table.read:
         return {n: view.table.tensors[d].shape for n, d in view.names.items() if not n.startswith("\0")}
     return {n: shape for n, (_, shape) in layout(contract_of(view), view.dims).items()}
 
@@ -520,6 +520,9 @@ def _not_known(d: Draft) -> str:
     bad = next((f for f in drafter.findings if f.level == "error" and f.code[:3] in ("SRC", "STF", "IDX")), None)
     if bad is not None:
         return f"{bad.subject}: {bad.message}"
+    bad = next((f for f in target.findings if f.level == "error" and f.code.startswith("CFG")), None)
+    if bad is not None:  # what it would have asked of the drafter is not known
+        return f"the target's {bad.subject}: {bad.message}"
     for view in (drafter, target, *([goal.like] if goal.like else [])):
         if view.checkpoint.source.provenance == "partial":
             return f"only some config keys of {view.checkpoint.source.name} were published"

@@ -97,6 +97,7 @@ def conform(contract: Contract, checkpoint: Checkpoint, *, tensors: bool = True)
         view.dialect, view.names, view.unexplained, found = translate(contract, view.table)
         view.findings += found
         _hear_witnesses(view)
+    view.findings += [*(f for f in rope_of(view)[1] if f.level == "error"), *dtype_of(view)[1]]
     check_dims(view)
     check_architecture(view)
     check_keys(view)
@@ -141,6 +142,10 @@ _WANTED = {
     "object": "an object",
 }
 _PARTS = {"special": "ids", "eps": "float", "dtype": "dtype", "quantisation": "object", "verifier": "str"}
+_ROPE_NUMBERS = (  # of a rope table, as transformers 4 and 5 write it: numbers above 0
+    "theta", "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings", "beta_fast",
+    "beta_slow", "attention_factor", "partial_rotary_factor",
+)  # fmt: skip
 _ROPE_PARTS = {"theta": "float", "tables": "object", "partial": "float", "interleaved": "bool"}
 
 
@@ -208,6 +213,8 @@ def _type_problems(value: Any, kind: str, size: bool) -> Iterator[tuple[str, str
         elif kind == "int" and isinstance(value, float) and value.is_integer():
             note = f"write {int(value)}"
         yield "CFG304", "", _WANTED[kind], note
+    elif kind == "str" and not value.strip():
+        yield "CFG305", "", "text that is not empty", ""
     elif kind == "dtype" and value.removeprefix("torch.") not in DTYPES:
         yield "CFG304", "", _WANTED[kind], ""
     elif size and not 1 <= value <= MAX_SIZE:
@@ -232,6 +239,106 @@ def _typed(config: Callable[[str], Seen], bad: set[str]) -> Lookup:
         return Unknown(f"{key} has the wrong type", told=True) if key in bad else config(key)
 
     return lookup
+
+
+# --- rope and dtype ------------------------------------------------------------------------------------------------
+
+
+def rope_of(view: View) -> tuple[dict[str, Known], list[Finding]]:
+    """Return a side's rope in one spelling (theta, type, factor, …, partial_rotary_factor), and contradictions.
+
+    theta stands at the top level or in rope_parameters; scaling in rope_scaling or rope_parameters, its type under
+    rope_type or type; the partial factor in any of them (transformers 4 and 5 spellings). Type default is no scaling.
+    """
+    out: dict[str, Known] = {}
+    found: list[Finding] = []
+    keys: Mapping[str, Sequence[str]] = view.contract.keys.get("rope", {}) if view.contract else {}
+    names = {"theta": "theta", "partial": "partial_rotary_factor", "interleaved": "interleaved"}
+    rename = {key: name for part, name in names.items() for key in keys.get(part, ())} | {"rope_type": "type"}
+    where = view.checkpoint.source.label
+
+    def put(name: str, value: Any, witness: str, *, inner: bool = False) -> None:
+        value = tuple(value) if isinstance(value, list) else value
+        if value is None or (name == "type" and value == "default"):
+            return
+        wrong = _rope_problem(name, value) if inner else None
+        shown = f"{visible(value)} ({witness})"
+        if isinstance(value, dict):
+            seen = f"{witness} is a table: rope differs by layer"
+            found.append(unknown("PAIR411", f"rope {name}", expected="one rope", observed=seen, where=where))
+        elif wrong:
+            shown = f"{visible(json.dumps(value, default=str), 60)} ({_json_name(value)}, {witness})"
+            found.append(finding(wrong[0], f"rope {name}", expected=wrong[1], observed=shown, where=where))
+            return
+        elif name in out and out[name].value != value:
+            expected = f"{visible(out[name].value)} ({out[name].witness})"
+            found.append(finding("CFG309", f"rope {name}", expected=expected, observed=shown, where=where))
+        out.setdefault(name, Known(value, witness))
+
+    for part, name in names.items():
+        for key in keys.get(part, ()):
+            if isinstance(seen := view.lookup(key), Known):
+                put(name, seen.value, seen.witness)
+    for key in keys.get("tables", ()):
+        if isinstance(table := view.lookup(key), Known):
+            for inner, value in table.value.items():
+                put(rename.get(str(inner), str(inner)), value, f"{table.witness}.{inner}", inner=True)
+    if view.contract is not None and "interleaved" in view.contract.rope:
+        out.setdefault("interleaved", Known(view.contract.rope["interleaved"], f"contract {view.contract.id}"))
+    return out, list(dict.fromkeys(found))
+
+
+def rope_unknown(view: View, *parts: str) -> Unknown | None:
+    """Return why a part of a side's rope is not known, or None: a key that was not published may hold anything."""
+    keys: Mapping[str, Sequence[str]] = view.contract.keys.get("rope", {}) if view.contract else {}
+    seen = [view.lookup(key) for part in parts for key in keys.get(part, ())]
+    return next((s for s in seen if isinstance(s, Unknown)), None)
+
+
+def _rope_problem(name: str, value: Any) -> tuple[str, str] | None:
+    """Return code and expectation of a bad value inside a rope table; keys of the top level have rules of their own."""
+    if name == "type":
+        return None if isinstance(value, str) else ("CFG304", "text")
+    if name == "interleaved":
+        return None if isinstance(value, bool) else ("CFG304", "true or false")
+    if name in _ROPE_NUMBERS and type(value) not in (int, float):
+        return "CFG304", "a number"
+    if name in _ROPE_NUMBERS and not 0 < value < 1e100:
+        return "CFG305", "a number above 0"
+    return None
+
+
+_STORED = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
+
+
+def dtype_of(view: View) -> tuple[Seen, list[Finding]]:
+    """Return a side's dtype, as declared, else as stored; and contradictions between the two, or among keys."""
+    stated = [(key, view.lookup(key)) for key in view.keys("dtype")]
+    declared = {key: seen.value.removeprefix("torch.") for key, seen in stated if isinstance(seen, Known)}
+    stored: dict[str, int] = {}
+    if view.table.read and not isinstance(view.stated("quantisation"), Known):
+        for tensor in view.table.tensors.values():
+            if tensor.dtype in _STORED and len(tensor.shape) > 1:  # norms and buffers may be wider
+                stored[_STORED[tensor.dtype]] = stored.get(_STORED[tensor.dtype], 0) + 1
+    where, found = view.checkpoint.source.label, []
+    if len(set(declared.values())) > 1:
+        seen = " and ".join(f"{k} = {visible(v)}" for k, v in declared.items())
+        found.append(finding("CFG309", "config.json: dtype", expected="one dtype", observed=seen, where=where))
+    first = next(iter(declared.values()), "")
+    if first and stored and set(stored) != {first}:
+        held = ", ".join(f"{n} tensors {name}" for name, n in sorted(stored.items()))
+        found.append(
+            finding("CFG309", "config.json: dtype", "declared dtype is not the stored one", level="warning",
+                    expected=visible(first), observed=held, where=where)
+        )  # fmt: skip
+    unread = next((seen for _, seen in stated if isinstance(seen, Unknown)), None)
+    if unread is not None:  # another key may say another thing
+        return unread, found
+    if first:
+        return Known(first, f"{view.checkpoint.role} config.json: {next(iter(declared))}"), found
+    if stored:
+        return Known(max(stored, key=lambda d: stored[d]), "as stored"), found
+    return Absent("no dtype is declared"), found
 
 
 # --- names --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from draftproof.conform import Expected, View, check_tensor, disagreement, expectations, value_of
+from draftproof.conform import (
+    Expected,
+    View,
+    check_tensor,
+    disagreement,
+    dtype_of,
+    expectations,
+    rope_of,
+    rope_unknown,
+    value_of,
+)
 from draftproof.contracts import Contract, Convention, EngineRow, Fact, Model, TensorRule
 from draftproof.dims import Absent, Bindings, ExprError, Known, Seen, Unknown, evaluate
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible
@@ -284,7 +294,7 @@ def aux_layers(c: Couple) -> Iterator[Finding]:
         yield from _aux_default(c, stated, defaults, where)
         return
     subject, ids = f"config.json: {known[0].key}", list(known[0].value)
-    yield from _aux_agree(known, where)
+    yield from _aux_agree(known, where, len(c.family.conventions))
     fact, trained = c.facts.get("aux_convention"), c.facts.get("aux_layers")
     declared = contract.conventions.get(str(fact.value)) if fact else None
     source = fact.source if fact else f"contract {contract.id}: it has no other"
@@ -364,12 +374,13 @@ def _fused(c: Couple) -> str:
     return f"{c.family.roles['fusion']} {list(tensor.shape)} tells how many, {count}, and not which"
 
 
-def _aux_agree(known: Sequence[Known], where: str) -> Iterator[Finding]:
-    """Two keys may differ by one, each in the convention of the engine that reads it; else they contradict."""
+def _aux_agree(known: Sequence[Known], where: str, conventions: int) -> Iterator[Finding]:
+    """Two keys may differ by one where a family has two conventions, each that of an engine; else they contradict."""
     first, *others = known
+    near = ({0}, {1}, {-1}) if conventions > 1 else ({0},)
     for other in others:
         gaps = {b - a for a, b in zip(first.value, other.value, strict=False)}
-        if len(first.value) == len(other.value) and gaps not in ({0}, {1}, {-1}):  # other lengths: DIM401 said it
+        if len(first.value) == len(other.value) and gaps not in near:  # other lengths: DIM401 said it
             yield finding("CFG309", "aux layers", expected=f"{first.key} and {other.key} that name the same layers",
                           observed=f"{list(first.value)} and {list(other.value)}", where=where)  # fmt: skip
 
@@ -490,59 +501,11 @@ def _token_table(raw: bytes) -> dict[int, str]:
 # --- rope, norms, dtypes ------------------------------------------------------------------------------------------
 
 
-def rope_of(view: View) -> tuple[dict[str, Known], list[Finding]]:
-    """Return a side's rope in one spelling (theta, type, factor, …, partial_rotary_factor), and contradictions.
-
-    theta stands at the top level or in rope_parameters; scaling in rope_scaling or rope_parameters, its type under
-    rope_type or type; the partial factor in any of them (transformers 4 and 5 spellings). Type default is no scaling.
-    """
-    out: dict[str, Known] = {}
-    found: list[Finding] = []
-    keys: Mapping[str, Sequence[str]] = view.contract.keys.get("rope", {}) if view.contract else {}
-    names = {"theta": "theta", "partial": "partial_rotary_factor", "interleaved": "interleaved"}
-    rename = {key: name for part, name in names.items() for key in keys.get(part, ())} | {"rope_type": "type"}
-    where = view.checkpoint.source.label
-
-    def put(name: str, value: Any, witness: str) -> None:
-        value = tuple(value) if isinstance(value, list) else value
-        if value is None or (name == "type" and value == "default"):
-            return
-        if isinstance(value, dict):
-            seen = f"{witness} is a table: rope differs by layer"
-            found.append(unknown("PAIR411", f"rope {name}", expected="one rope", observed=seen, where=where))
-        elif name == "partial_rotary_factor" and type(value) not in (int, float):
-            expected, seen = "a number", f"{visible(value)} ({witness})"
-            found.append(finding("CFG304", f"rope {name}", expected=expected, observed=seen, where=where))
-        elif name in out and out[name].value != value:
-            expected, seen = f"{out[name].value} ({out[name].witness})", f"{visible(value)} ({witness})"
-            found.append(finding("CFG309", f"rope {name}", expected=expected, observed=seen, where=where))
-        out.setdefault(name, Known(value, witness))
-
-    for part, name in names.items():
-        for key in keys.get(part, ()):
-            if isinstance(seen := view.lookup(key), Known):
-                put(name, seen.value, seen.witness)
-    for key in keys.get("tables", ()):
-        if isinstance(table := view.lookup(key), Known):
-            for inner, value in table.value.items():
-                put(rename.get(str(inner), str(inner)), value, f"{table.witness}.{inner}")
-    if view.contract is not None and "interleaved" in view.contract.rope:
-        out.setdefault("interleaved", Known(view.contract.rope["interleaved"], f"contract {view.contract.id}"))
-    return out, list(dict.fromkeys(found))
-
-
-def rope_unknown(view: View, *parts: str) -> Unknown | None:
-    """Return why a part of a side's rope is not known, or None: a key that was not published may hold anything."""
-    keys: Mapping[str, Sequence[str]] = view.contract.keys.get("rope", {}) if view.contract else {}
-    seen = [view.lookup(key) for part in parts for key in keys.get(part, ())]
-    return next((s for s in seen if isinstance(s, Unknown)), None)
-
-
 def rope(c: Couple) -> Iterator[Finding]:
     """Set the two ropes side by side; a trained drafter may have its own."""
     (own, found), (theirs, their_found) = rope_of(c.drafter), rope_of(c.target)
-    yield from found
-    yield from (replace(f, subject=f"target {f.subject}") for f in their_found)
+    yield from (f for f in found if f.level == "unknown")  # contradictions are told by rung 1
+    yield from (replace(f, subject=f"target {f.subject}") for f in their_found if f.level == "unknown")
     where = c.drafter.checkpoint.source.label
     unread = [rope_unknown(v, "theta", "tables", "partial", "interleaved") or Absent("") for v in (c.drafter, c.target)]
     yield from both(c, "PAIR411", "rope", unread[0], unread[1])
@@ -614,44 +577,9 @@ def norm_eps(c: Couple) -> Iterator[Finding]:
             yield finding("PAIR413", own.key, expected=f"{theirs.value} (target)", observed=f"{own.value} (drafter)")
 
 
-_STORED = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
-
-
-def dtype_of(view: View) -> tuple[Seen, list[Finding]]:
-    """Return a side's dtype, as declared, else as stored; and contradictions between the two, or among keys."""
-    stated = [(key, view.lookup(key)) for key in view.keys("dtype")]
-    declared = {key: seen.value.removeprefix("torch.") for key, seen in stated if isinstance(seen, Known)}
-    stored: dict[str, int] = {}
-    if view.table.read and not isinstance(view.stated("quantisation"), Known):
-        for tensor in view.table.tensors.values():
-            if tensor.dtype in _STORED and len(tensor.shape) > 1:  # norms and buffers may be wider
-                stored[_STORED[tensor.dtype]] = stored.get(_STORED[tensor.dtype], 0) + 1
-    where, found = view.checkpoint.source.label, []
-    if len(set(declared.values())) > 1:
-        seen = " and ".join(f"{k} = {visible(v)}" for k, v in declared.items())
-        found.append(finding("CFG309", "config.json: dtype", expected="one dtype", observed=seen, where=where))
-    first = next(iter(declared.values()), "")
-    if first and stored and set(stored) != {first}:
-        held = ", ".join(f"{n} tensors {name}" for name, n in sorted(stored.items()))
-        found.append(
-            finding("CFG309", "config.json: dtype", "declared dtype is not the stored one", level="warning",
-                    expected=visible(first), observed=held, where=where)
-        )  # fmt: skip
-    unread = next((seen for _, seen in stated if isinstance(seen, Unknown)), None)
-    if unread is not None:  # another key may say another thing
-        return unread, found
-    if first:
-        return Known(first, f"{view.checkpoint.role} config.json: {next(iter(declared))}"), found
-    if stored:
-        return Known(max(stored, key=lambda d: stored[d]), "as stored"), found
-    return Absent("no dtype is declared"), found
-
-
 def dtype(c: Couple) -> Iterator[Finding]:
     """Compare the dtypes that the two sides declare, or store."""
-    (own, found), (theirs, their_found) = dtype_of(c.drafter), dtype_of(c.target)
-    yield from found
-    yield from (replace(f, subject=f"target {f.subject}") for f in their_found)
+    (own, _), (theirs, _) = dtype_of(c.drafter), dtype_of(c.target)
     yield from both(c, "PAIR414", "dtype", own, theirs)
     if isinstance(own, Known) and isinstance(theirs, Known):
         if own.value == theirs.value:

@@ -93,7 +93,7 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
      "Download the repo and give its folder, or record it with `draftproof record PATH`."),
     ("SRC113", "file-unreadable", "source", "unknown", "file cannot be read",
      "The operating system refused, or the file is not a plain file.",
-     "Check the permissions; links must stay inside the folder or its Hub cache."),
+     "Check the permissions, and where a link leads."),
     ("SRC114", "no-model-here", "usage", "error", "folder holds no model",
      "There is neither a config.json nor a weight file.",
      "Give the folder that holds config.json and the safetensors files."),

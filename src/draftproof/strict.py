@@ -121,6 +121,10 @@ def strict_json(data: bytes, *, depth: int = CONFIG_DEPTH) -> tuple[Any, list[Fa
         text = data.decode()
     except UnicodeDecodeError as bad:
         return None, [Fault("utf8", f"byte 0x{data[bad.start]:02x} is not UTF-8 ({bad.reason})", bad.start)]
+    if text.startswith("\ufeff"):
+        return None, [
+            Fault("syntax", "a byte order mark (\\ufeff), which JSON may not start with; save it without one", 0)
+        ]
     if survey(data, depth)[0]:
         return None, [Fault("depth", f"nested more than {depth} levels deep")]
     odd: list[object] = []  # what the walk below has to find

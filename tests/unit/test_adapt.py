@@ -451,3 +451,23 @@ def test_side_that_is_not_at_hand_leads_the_answer(drafter: str, to: str) -> Non
     assert report.plan.headline.startswith("unknown: ")
     assert report.exit_code in (2, 4)
     assert not report.plan.steps
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_position_embeddings": "131072"}, {"max_position_embeddings": None}, {"num_hidden_layers": "8"},
+        {"num_hidden_layers": None}, {"rms_norm_eps": "1e-5"}, {"rope_theta": [5e5]}, {"tie_word_embeddings": "no"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_target_whose_config_cannot_be_read_leaves_the_answer_unknown(wrong: dict[str, Any]) -> None:
+    plan = plan_of(model(DRAFTER), target(**wrong))
+    assert plan.verdict == "unknown"
+    assert next(iter(wrong)) in plan.headline
+
+
+def test_checkpoint_of_no_tensors_gives_nothing_to_take() -> None:
+    plan = plan_of(model(DRAFTER, {}), target())
+    assert plan.verdict == "no"
+    assert {s.action for s in plan.steps} == {"init"}

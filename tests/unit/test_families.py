@@ -680,6 +680,9 @@ BLOCK_WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], set[str], list[str]
     "places that disagree": (
         {"target_layer_ids": [1, 3, 5, 7]}, {}, {"DIM401"}, ["config.json: len(dflash_config.", "observed 4"],
     ),
+    "places one apart, in a family of one convention": (
+        {"target_layer_ids": [2, 4, 6, 8, 10]}, {}, {"CFG309"}, ["[1, 3, 5, 7, 9] and [2, 4, 6, 8, 10]"],
+    ),
     "target of another depth": ({"num_target_layers": 36}, {}, {"DIM401"}, ["target.layers", "36", "12"]),
     "mask token beyond the vocabulary": (
         {"dflash_config.mask_token_id": 512}, {}, {"CFG307"}, ["dflash_config.mask_token_id", "512"],

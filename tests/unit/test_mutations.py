@@ -434,6 +434,19 @@ FAULTS: Mapping[str, Fault] = {
     "factor in two places, not the same": (
         {"rope_scaling": YARN, "rope_parameters": {**YARN, "factor": 64.0}}, {}, {}, {}, {"CFG309"}, ["32.0", "64.0"],
     ),
+    "rope type that is a number": (
+        {"rope_scaling": {"rope_type": 4, "factor": 2.0}}, {}, {}, {}, {"CFG304"}, ["rope type", "expected text", "4"],
+    ),
+    "factor below zero": (
+        {"rope_scaling": {"type": "linear", "factor": -4}}, {}, {}, {}, {"CFG305"}, ["a number above 0", "-4"],
+    ),
+    "factor as text": (
+        {"rope_scaling": {**YARN, "factor": "4"}}, {}, {}, {}, {"CFG304"}, ["rope factor", "a number", '"4"'],
+    ),
+    "factor of the target as text": ({}, {}, {"rope_scaling": {**YARN, "factor": "4"}}, {}, {"CFG304"}, ['"4"']),
+    "theta below zero inside rope_parameters": (
+        {"rope_theta": ABSENT, "rope_parameters": {"rope_theta": -5.0}}, {}, {}, {}, {"CFG305"}, ["rope theta", "-5.0"],
+    ),
     "scaling that only the target has": ({}, {}, {"rope_scaling": YARN}, {}, {"PAIR411 info"}, ["yarn, factor 32.0"]),
     "another scaling than the target's": (
         {"rope_scaling": {"rope_type": "llama3", "factor": 32.0}}, {}, {"rope_scaling": YARN}, {},
@@ -897,3 +910,27 @@ def test_target_of_another_architecture_is_not_taken_for_one_with_like_names(arc
     config = {"architectures": [architecture], "model_type": "other", "text_config": text}
     report = b.pair(CONFIG, TABLE, config, {f"language_model.{n}": row for n, row in b.target().items()})
     assert b.codes(report) == {"TEN410 unknown", "PAIR422 unknown"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dtype": "float16"}, ["dtype = float16", "torch_dtype = bfloat16"]),
+        ({"rope_scaling": {"type": "linear", "rope_type": "yarn", "factor": 2.0}}, ["rope type", "linear", "yarn"]),
+        ({"rope_parameters": {"rope_theta": 10000.0}}, ["rope theta", "500000.0", "10000.0"]),
+    ],
+)
+def test_contradiction_of_a_drafter_with_itself_needs_no_target(changes: b.Config, words: list[str]) -> None:
+    report = b.pair(b.edit(CONFIG, changes), TABLE)
+    (conforms,) = [s for s in report.sections if s.rung == "conforms"]
+    (told,) = [f for f in conforms.findings if f.level == "error"]
+    assert told.code == "CFG309"
+    assert not [word for word in words if word not in f"{told.subject} {told.expected} {told.observed}"]
+    assert not [f for s in report.sections if s.rung != "conforms" for f in s.findings if f.code == "CFG309"]
+
+
+@pytest.mark.parametrize("key", ["model_type", "hidden_act"])
+def test_text_that_is_empty_says_nothing(key: str) -> None:
+    report = b.pair(b.edit(CONFIG, {key: ""}), TABLE)
+    assert b.codes(report) == {"CFG305"}
+    assert "text that is not empty" in b.text(report)
