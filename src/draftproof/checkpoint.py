@@ -433,7 +433,11 @@ def _check_numbering(names: list[str], found: list[Finding]) -> None:
             shown = f"{', '.join(map(str, missing[:LISTED]))}{' …' if len(missing) > LISTED else ''}"
             found.append(
                 finding(
-                    "IDX304", f"{stem}-*-of-{count}", expected=f"{int(count)} shards", observed=f"no number {shown}"
+                    "IDX304",
+                    f"{stem}-*-of-{count}",
+                    "a shard of a numbered set is missing",
+                    expected=f"{int(count)} shards",
+                    observed=f"no number {shown}",
                 )
             )
     if len(families) > 1 or (families and len(names) > sum(map(len, families.values()))):

@@ -170,6 +170,9 @@ def _report(report: Any, args: argparse.Namespace) -> tuple[str, int]:
 def _check(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
     from draftproof import api  # noqa: PLC0415
 
+    for name in ("pair", "drafter", "target", "config"):
+        if getattr(args, name) == "":
+            top.error(f"the {name} is an empty text: was a variable not set?")
     if sum(map(bool, (args.pair, args.drafter, args.config))) != 1:
         top.error("check takes one of: a pair id, --drafter MODEL, --config FILE")
     library = _library(args, top)

@@ -1,7 +1,7 @@
 """Rung 1: is a checkpoint well formed for its contract? Pure functions from contract and checkpoint to findings.
 
-Read top to bottom, in the order in which the facts are met: the types of config values, names, dims, keys, and then
-each tensor.
+Read top to bottom, in the order in which the facts are met: the types of config values, names,
+rope and dtype, dims, keys, and then each tensor.
 """
 
 from __future__ import annotations

@@ -405,7 +405,7 @@ class _Stream:
         self.fill()
         self.at = _blanks(self.text, self.at).end()
         if (char := self.text[self.at : self.at + 1]) not in allowed or not char:
-            raise Stop(f"one of {' '.join(allowed)}", self.place())
+            raise Stop("an object" if allowed == "{" else f"one of {' '.join(allowed)}", self.place())
         self.at += 1
         return char
 

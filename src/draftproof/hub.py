@@ -106,7 +106,8 @@ def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = N
             siblings = [p.name for p in path.parent.iterdir() if p.is_dir()]
         except OSError:
             siblings = []
-        return finding(code, visible(spec), expected=expected, observed=f"nothing there{nearest(path.name, siblings)}")
+        seen = "a link that leads nowhere" if path.is_symlink() else f"nothing there{nearest(path.name, siblings)}"
+        return finding(code, visible(spec), expected=expected, observed=seen)
     at = at or revision or ""
     if at and not COMMIT.fullmatch(at):
         help = "give the whole commit, as the repo's history shows it; a branch moves"

@@ -613,9 +613,12 @@ def verifier(c: Couple) -> Iterator[Finding]:
             yield holds("PAIR416", "verifier", visible(name))
         elif not source.repo:
             yield unknown("PAIR416", "verifier", "whether the folder holds the declared target is not known",
-                          expected=visible(seen.value), observed=visible(name))  # fmt: skip
+                          expected=visible(seen.value), observed=visible(name), help=_WHAT_IT_HOLDS)  # fmt: skip
         else:
             yield finding("PAIR416", "verifier", expected=visible(seen.value), observed=visible(name))
+
+
+_WHAT_IT_HOLDS = 'say what it holds in a pair: target = { model = …, repo = "ORG/NAME" }'
 
 
 def same_repo(a: str, b: str) -> bool:
@@ -642,7 +645,7 @@ def lineage(c: Couple) -> Iterator[Finding]:
     elif not source.repo:
         yield unknown("PAIR417", "lineage", "whether the folder holds the target it was trained on is not known",
                       expected=f"{visible(fact.value)} ({fact.source})", observed=f"{visible(source.name)}",
-                      help='say what it holds in a pair: target = { model = …, repo = "ORG/NAME" }')  # fmt: skip
+                      help=_WHAT_IT_HOLDS)  # fmt: skip
     else:
         relation = related(c.library, str(fact.value), source.repo)
         yield unknown("PAIR417", "lineage", expected=f"{visible(fact.value)} ({fact.source})",

@@ -39,10 +39,17 @@ def recognise(
     if turned and not (kind == "family" and _plain(library, checkpoint)):
         role = "target" if other == "target" else "drafter"
         help = "give the drafter first, and its target as target"
+        if kind == "family":  # its config may be that of a plain model, and its tensors renamed
+            help += "; if it is a drafter, its tensors are not named as one's: name its contract with --family"
         seen = f"{seen}: a {role} ({turned[0][1]})"
         return None, [
             finding(
-                "PAIR422", f"{checkpoint.role} {source.name}", expected=f"a {checkpoint.role}", observed=seen, help=help
+                "PAIR422",
+                f"{checkpoint.role} {source.name}",
+                f"this is not a {checkpoint.role}",
+                expected=f"a {checkpoint.role}",
+                observed=seen,
+                help=help,
             )
         ]
     return None, [unknown(code, f"{checkpoint.role} {source.name}", expected=known, observed=seen, where=source.label)]

@@ -120,7 +120,8 @@ BAD_FOLDERS: Mapping[str, tuple[Mapping[str, bytes | str | None], set[str], int,
     "index is a list": ({**index(), INDEX: "[]"}, {"IDX306"}, 1, "[]"),
     "index truncated": ({**index(), INDEX: '{"weight_map": {"a": "b'}, {"IDX306"}, 1, INDEX),
     "number of a shard missing": (
-        {WEIGHTS: None, "model-00002-of-00003.safetensors": GOOD}, {"IDX304"}, 1, "no number 1, 3",
+        {WEIGHTS: None, "model-00002-of-00003.safetensors": GOOD}, {"IDX304"}, 1,
+        "a shard of a numbered set is missing expected 3 shards observed no number 1, 3",
     ),
     "tensor in two files": (
         {WEIGHTS: None, "a.safetensors": GOOD, "b.safetensors": GOOD}, {"IDX303"}, 1, "a.safetensors and b.safetensors",
@@ -181,6 +182,14 @@ def test_empty_folder_holds_no_model() -> None:
     assert b.codes(report) == {"SRC114", "PAIR422 unknown"}
     assert "an empty folder" in b.text(report)
     assert report.exit_code == 2
+
+
+@pytest.mark.parametrize("to", ["loop", "nowhere"])
+def test_link_that_leads_nowhere_is_told_as_one(to: str) -> None:
+    Path("loop").symlink_to(to)
+    report = checked("./loop")
+    assert b.codes(report) == {"SRC111", "PAIR422 unknown"}
+    assert "a link that leads nowhere" in b.text(report)
 
 
 def test_file_in_place_of_a_folder_says_which_folder() -> None:

@@ -654,6 +654,10 @@ def test_swapped_roles_are_seen() -> None:
     assert b.codes(report) == {"PAIR422", "PAIR422 unknown"}, b.text(report)
     assert "a target (llama)" in b.text(report)
     assert "a drafter (eagle3)" in b.text(report)
+    assert [f.message for f in report.findings if f.level == "error"] == [
+        "this is not a drafter",
+        "this is not a target",
+    ]
     assert report.exit_code == 1
 
 
