@@ -33,6 +33,17 @@ Q_RANK, KV_RANK, NOPE, ROTARY, V_DIM = 48, 24, 42, 16, 36
 TARGET, DRAFTER = "org/target", "org/drafter"
 FACTS = {"trained_on": Fact(TARGET, "its card"), "aux_convention": Fact("boundary", "its card")}
 LIBRARY = Library()
+# A llama target and an eagle3 drafter of it, for what adapt makes of them.
+SMALL_TARGET: Config = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 8, "vocab_size": 512,
+    "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "torch_dtype": "bfloat16",
+    "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False,
+}  # fmt: skip
+SMALL_DRAFTER: Config = SMALL_TARGET | {
+    "architectures": ["LlamaForCausalLMEagle3"], "intermediate_size": 96, "num_hidden_layers": 1,
+    "draft_vocab_size": 128, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [2, 4, 5]},
+}  # fmt: skip
 ABSENT: Any = object()  # in place of a config value: the key is not there
 
 

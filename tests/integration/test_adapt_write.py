@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 import safetensors
 
+from builder import SMALL_DRAFTER as DRAFTER
+from builder import SMALL_TARGET as TARGET
 from draftproof import check, rewrite
 from draftproof.adapt import adapt
 from draftproof.checkpoint import Checkpoint
@@ -29,16 +31,6 @@ from draftproof.library import Library
 from draftproof.render import report_text
 
 LIBRARY = Library()
-TARGET: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 8, "vocab_size": 512,
-    "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "torch_dtype": "bfloat16",
-    "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False,
-}  # fmt: skip
-DRAFTER: dict[str, Any] = TARGET | {
-    "architectures": ["LlamaForCausalLMEagle3"], "intermediate_size": 96, "num_hidden_layers": 1,
-    "draft_vocab_size": 128, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [2, 4, 5]},
-}  # fmt: skip
 MLA: dict[str, Any] = DRAFTER | {
     "architectures": ["Eagle3DeepseekV2ForCausalLM"], "model_type": "kimi_k2", "q_lora_rank": 48, "kv_lora_rank": 24,
     "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 32, "num_key_value_heads": 4,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import builder as b
 from draftproof.adapt import adapt
 from draftproof.checkpoint import Checkpoint
 from draftproof.conform import conform, layout
@@ -169,16 +170,8 @@ def test_partial_recording_cannot_be_judged() -> None:
 
 # --- small models in memory ---------------------------------------------------------------------------------------
 
-TARGET: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 8, "vocab_size": 512,
-    "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "torch_dtype": "float16",
-    "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False,
-}  # fmt: skip
-DRAFTER: dict[str, Any] = TARGET | {
-    "architectures": ["LlamaForCausalLMEagle3"], "intermediate_size": 96, "num_hidden_layers": 1,
-    "draft_vocab_size": 128, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [2, 4, 5]},
-}  # fmt: skip
+TARGET: dict[str, Any] = b.SMALL_TARGET | {"torch_dtype": "float16"}
+DRAFTER: dict[str, Any] = b.SMALL_DRAFTER | {"torch_dtype": "float16"}
 Shapes = dict[str, tuple[str, tuple[int, ...]]]
 
 
