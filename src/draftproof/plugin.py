@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from draftproof.findings import Finding, Report
     from draftproof.library import Library
 
@@ -240,6 +242,16 @@ def draftproof_verify(request: pytest.FixtureRequest, draftproof_pair: str) -> A
             _skip(draftproof_pair, "the contract is broken, see test_conforms" if broken else "no target was given")
 
     return verify
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Cut the crash line of our failures to its head: on a CI, pytest prints the whole of it once more at the end."""
+    report = yield
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash and any(name == _PROPERTY for name, _ in item.user_properties):
+        crash.message = crash.message.split("\n", 1)[0]
+    return report
 
 
 def _skip(pair: str, why: str) -> None:

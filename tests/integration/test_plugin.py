@@ -184,6 +184,15 @@ def test_failing_pair_is_one_failure_per_rung_with_all_its_findings(repo: Repo) 
     assert len(re.findall(r"^  help ", out, re.M)) == 2
 
 
+@pytest.mark.parametrize("variable", ["CI", "BUILD_NUMBER"])
+def test_on_a_ci_the_findings_are_printed_once_too(repo: Repo, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "true")
+    repo.bad()
+    lines = repo.pytest("-k", "test_conforms").stdout.lines
+    assert sum(line.startswith("  help ") for line in lines) == 2
+    assert next(line for line in lines if line.startswith("FAILED ")).endswith("bad: TEN401, TEN403")
+
+
 @pytest.mark.parametrize("style", ["auto", "long", "short", "native"])
 def test_failure_holds_no_traceback_of_ours(repo: Repo, style: str) -> None:
     repo.bad()
