@@ -93,7 +93,7 @@ def conform(contract: Contract, checkpoint: Checkpoint, *, tensors: bool = True)
     view.lookup = _typed(config, bad)
     view.dims = Bindings(contract.dims, {checkpoint.role: view.lookup})
     if tensors:
-        view.table = checkpoint.table(_wanted(contract))
+        view.table = checkpoint.table(_wanted(contract, Bindings(contract.dims, view.dims.sides)))
         view.dialect, view.names, view.unexplained, found = translate(contract, view.table)
         view.findings += found
         _hear_witnesses(view)
@@ -107,11 +107,12 @@ def conform(contract: Contract, checkpoint: Checkpoint, *, tensors: bool = True)
     return view
 
 
-def _wanted(contract: Contract) -> frozenset[str] | None:
+def _wanted(contract: Contract, dims: Lookup) -> frozenset[str] | None:
     """Return the only names worth reading in an open table: those of the contract, in every dialect."""
     if not contract.open:
         return None
-    return frozenset(d.encode(name) for d in contract.dialects for name in contract.tensors)
+    names = [want.name for want in expectations(contract, dims)]
+    return frozenset(d.encode(name) for d in contract.dialects for name in names)
 
 
 # --- config values ------------------------------------------------------------------------------------------------
@@ -427,9 +428,9 @@ def _hear_witnesses(view: View) -> None:
     if not view.table.read:
         return
     for name, disk in view.names.items():
-        for rule, i in contract.rules_for(name):
-            start = value_of(rule.over[0], lambda _: Unknown("not bound yet")) if rule.over else None
-            if i is not None and isinstance(start, int) and i < start:
+        for rule, index in contract.rules_for(name):
+            starts = ((loop.name, value_of(loop.first, lambda _: Unknown("not bound yet"))) for loop in rule.over)
+            if any(isinstance(start, int) and index[i] < start for i, start in starts):
                 continue  # the row begins later: this name is another rule's
             shape = view.table.tensors[disk].shape
             if len(shape) == len(rule.shape):
@@ -617,40 +618,53 @@ def _contract(view: View) -> Contract:
 
 
 class Expected(NamedTuple):
-    """Hold one tensor that a contract speaks of: its rule, its index, and whether it must, may or must not be there."""
+    """Hold one tensor that a contract speaks of: its rule, its indices, and whether it must, may or must not exist."""
 
     name: str
     rule: TensorRule
-    row: int | None
+    at: Mapping[str, int]
     presence: str  # required, optional, forbidden, undecided
     why: str = ""
+
+    def seen_from(self, dims: Lookup) -> Lookup:
+        """Return the dims with the indices of this tensor among them."""
+        return _with(dims, self.at) if self.at else dims
 
 
 def expectations(contract: Contract, dims: Lookup, only_layers: set[int] | None = None) -> Iterator[Expected]:
     """Yield every tensor that the contract speaks of under given dims, rows expanded."""
     layers = contract.sizes.get("layers", "layers")
     for rule in contract.tensors.values():
-        if rule.over is None:
-            yield _expected(rule.name, rule, None, dims)
-            continue
-        ends = [value_of(end, dims) for end in rule.over]
-        failed = next((end for end in ends if isinstance(end, Unknown)), None)
-        start, stop = ends
-        few = only_layers is not None and layers in rule.over[1].names
-        if failed is None and stop - start > MAX_ROWS and not few:
-            failed = Unknown(f"{rule.over[1]} is {stop}: more than {MAX_ROWS} tensors of one name")
+        rows, failed = _rows(rule, dims, layers, only_layers)
         if failed is not None:
-            yield Expected(rule.name, rule, None, "undecided", "" if failed.told else failed.why)
-            continue
-        rows: Sequence[int] = range(start, stop)
-        if few:
-            rows = sorted(i for i in only_layers or () if i >= start)
-        for i in rows:
-            yield _expected(rule.name.replace("{i}", str(i)), rule, i, _with(dims, {"i": i}))
+            yield Expected(rule.name, rule, {}, "undecided", "" if failed.told else failed.why)
+        for row in rows:
+            name = rule.name
+            for i, value in row.items():
+                name = name.replace(f"{{{i}}}", str(value))
+            yield _expected(name, rule, row, dims)
 
 
-def _expected(name: str, rule: TensorRule, index: int | None, dims: Lookup) -> Expected:
-    applies = _holds(rule.when, dims)
+def _rows(
+    rule: TensorRule, dims: Lookup, layers: str, only_layers: set[int] | None
+) -> tuple[list[dict[str, int]], Unknown | None]:
+    """Return the indices of every tensor of a rule, or why they are not known."""
+    out: list[dict[str, int]] = [{}]
+    for loop in rule.over:
+        start, stop = value_of(loop.first, dims), value_of(loop.stop, dims)
+        if failed := next((end for end in (start, stop) if isinstance(end, Unknown)), None):
+            return [], failed
+        values: Sequence[int] = range(start, stop)
+        if only_layers is not None and layers in loop.stop.names:
+            values = sorted(i for i in only_layers if i >= start)
+        if len(values) * len(out) > MAX_ROWS:
+            return [], Unknown(f"{loop.stop} is {stop}: more than {MAX_ROWS} tensors of one name")
+        out = [row | {loop.name: i} for row in out for i in values]
+    return out, None
+
+
+def _expected(name: str, rule: TensorRule, index: Mapping[str, int], dims: Lookup) -> Expected:
+    applies = _holds(rule.when, _with(dims, index) if index else dims)
     if isinstance(applies, Unknown):
         return Expected(name, rule, index, "undecided", "" if applies.told else applies.why)
     return Expected(name, rule, index, rule.presence if applies else rule.otherwise)
@@ -709,10 +723,11 @@ def check_layers(view: View) -> set[int] | None:
     if not isinstance(declared, Known):
         return None
     present = {
-        index
+        index[loop.name]
         for name in view.names
         for rule, index in contract.rules_for(name)
-        if index is not None and rule.over and dim in rule.over[1].names
+        for loop in rule.over
+        if dim in loop.stop.names
     }
     view.layers_present = present
     if not present or (len(present) == declared.value and max(present) == declared.value - 1):
@@ -749,7 +764,7 @@ def check_tensor(view: View, want: Expected, dims: Lookup, *, misfit: bool = Fal
                 rule.missing,
                 shown,
                 "" if rule.missing != "TEN401" else "required tensor is missing",
-                expected=f"[{axes}]{_value_list(rule.shape, dims)}",
+                expected=f"[{axes}]{_value_list(rule.shape, want.seen_from(dims))}",
                 observed="not in the checkpoint",
                 note=_because(rule.when, dims),
                 **parts,
@@ -782,7 +797,8 @@ def _looked_for_all(view: View) -> bool:
 def _check_shape(
     view: View, want: Expected, tensor: Tensor, dims: Lookup, shown: str, code: str, parts: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    axes = want.rule.shape
+    axes, whole = want.rule.shape, dims
+    dims = want.seen_from(dims)
     values = [value_of(axis, dims) for axis in axes]
     failed = next((v for v in values if isinstance(v, Unknown)), None)
     if failed is not None:
@@ -802,7 +818,7 @@ def _check_shape(
         shown,
         expected=f"[{', '.join(map(str, axes))}]{_value_list(axes, dims)}",
         observed=f"{seen}",
-        bindings=_bound(dims, axes),
+        bindings=_bound(whole, axes),
         note=note,
         **parts,
     )
@@ -876,16 +892,18 @@ def _unexpected(view: View, disk: str, spoken: set[str]) -> Finding:
 def _out_of_range(view: View, name: str, disk: str, layers: set[int] | None) -> Iterator[Finding]:
     """Report a tensor of a row beyond the row's end; one of a layer that CFG308 named already is not said twice."""
     contract, tensor = _contract(view), view.table.tensors[disk]
-    for rule, i in contract.rules_for(name):
-        ends = [value_of(end, view.dims) for end in rule.over or ()]
-        if i is None or any(isinstance(end, Unknown) for end in ends) or (layers is not None and i in layers):
+    for rule, index in contract.rules_for(name):
+        ends = {loop.name: (value_of(loop.first, view.dims), value_of(loop.stop, view.dims)) for loop in rule.over}
+        if not ends or any(isinstance(end, Unknown) for both in ends.values() for end in both):
+            return
+        if layers is not None and not layers.isdisjoint(index.values()):
             return
         yield finding(
             "TEN402",
             visible(disk),
-            expected=f"{rule.name} for i from {ends[0]} up to, not including, {ends[1]}",
+            expected=rule.name + "".join(f", {i} from {a} up to, not including, {b}" for i, (a, b) in ends.items()),
             observed=f"{tensor.dtype} {list(tensor.shape)}",
-            note=f"i is {i}",
+            note=" and ".join(f"{i} is {n}" for i, n in index.items()),
             contract=rule.line,
             where=_where(view, disk),
         )
@@ -931,7 +949,7 @@ def layout(contract: Contract, dims: Lookup, *, optional: bool = False) -> dict[
     out: dict[str, tuple[Expected, tuple[int, ...]]] = {}
     for want in expectations(contract, dims):
         if want.presence == "required" or (optional and want.presence == "optional"):
-            values = [value_of(axis, dims) for axis in want.rule.shape]
+            values = [value_of(axis, want.seen_from(dims)) for axis in want.rule.shape]
             if all(isinstance(v, int) for v in values):
                 out[want.name] = (want, tuple(values))
     return out

@@ -16,22 +16,30 @@ from draftproof.findings import Level
 MAX_DIMS = 400
 MAX_TENSORS = 2000
 MAX_CHAIN = 100  # nested operations along a chain of defaults, each dim one more
-RESERVED = ELEMENT_NAMES | {"true", "false", "len", "min", "max", *PREDICATES}  # no names of dims
+RESERVED = ELEMENT_NAMES | {"j", "true", "false", "len", "min", "max", *PREDICATES}  # no names of dims
 
 
 # --- what a contract is -------------------------------------------------------------------------------------------
 
 
+class Loop(NamedTuple):
+    """Run an index from first up to, not including, stop."""
+
+    name: str  # i or j
+    first: Expr
+    stop: Expr
+
+
 class TensorRule(NamedTuple):
     """Say of one canonical tensor, or of a row of them, what it must be."""
 
-    name: str  # may hold {i}
+    name: str  # may hold {i} and {j}
     shape: tuple[Expr, ...]
     dtype: tuple[str, ...]
     presence: str = "required"
     when: Expr | None = None
     otherwise: str = "forbidden"
-    over: tuple[Expr, Expr] | None = None  # {i} from first up to, not including, second
+    over: tuple[Loop, ...] = ()  # one for each index in the name
     group: str = ""
     init: str = "normal"
     missing: str = "TEN401"
@@ -126,24 +134,32 @@ class Contract:
     @property
     def open(self) -> bool:
         """Tell whether other tensors than those named may stand in the file, as in a target."""
-        return self.kind == "target"
+        return self.kind == "target" or self.in_target
+
+    @property
+    def in_target(self) -> bool:
+        """Tell whether its tensors stand among those of its target's own checkpoint."""
+        return bool(self.detect.get("in_target"))
 
     @cached_property
-    def _rows(self) -> tuple[tuple[str, str, TensorRule], ...]:
-        """Return what stands before and after {i} in the name of each rule that has one."""
-        return tuple((*rule.name.split("{i}", 1), rule) for rule in self.tensors.values() if rule.over)  # type: ignore[misc]
+    def _rows(self) -> tuple[tuple[list[str], TensorRule], ...]:
+        """Return the name of each rule that has an index, split at it: text, index, text, index, text."""
+        return tuple((_PLACE.split(rule.name), rule) for rule in self.tensors.values() if rule.over)
 
-    def rules_for(self, name: str) -> Iterator[tuple[TensorRule, int | None]]:
-        """Yield the rules that speak of a canonical name, with its index."""
+    def rules_for(self, name: str) -> Iterator[tuple[TensorRule, dict[str, int]]]:
+        """Yield the rules that speak of a canonical name, with its indices."""
         if (rule := self.tensors.get(name)) and not rule.over:
-            yield rule, None
-        for before, after, row in self._rows:
-            index = name[len(before) : len(name) - len(after)]
-            if name.startswith(before) and name.endswith(after) and _INDEX.fullmatch(index):
-                yield row, int(index)
+            yield rule, {}
+        for (before, index, *more), row in self._rows:
+            if name.startswith(before) and name.endswith(more[-1]):
+                inner = name[len(before) : len(name) - len(more[-1])]
+                first, _, second = inner.partition(more[0]) if len(more) > 1 else (inner, "", "0")
+                if _INDEX.fullmatch(first) and _INDEX.fullmatch(second):
+                    yield row, {index: int(first)} | ({more[1]: int(second)} if len(more) > 1 else {})
 
 
 _INDEX = re.compile(r"0|[1-9]\d{0,5}")
+_PLACE = re.compile(r"\{([ij])\}")
 
 
 class Acceptance(NamedTuple):

@@ -102,7 +102,7 @@ _TENSOR = _table(
     presence=_s(choices=("required", "optional", "forbidden")),
     when=Spec("expr", "the rule applies where this holds"),
     otherwise=_s("what the tensor is where `when` does not hold", choices=("forbidden", "optional")),
-    for_=Spec("range", "i in a..b: one tensor for each i from a up to, not including, b"),
+    for_=_list(Spec("range"), "i in a..b, or j: a tensor for each i from a up to, not including, b", one=True),
     group=_s("what it belongs to: attention, mlp, norm, fusion, head, embedding, map"),
     init=_s("how an untrained one is made", choices=("normal", "ones", "zeros")),
     missing=_s("the code to report for a missing one, instead of TEN401", pattern=r"[A-Z]+\d+"),
@@ -134,6 +134,9 @@ _DETECT = _table(
     no_config=_list(_s("a config key that rules it out")),
     texts=_map(_list(_s()), "config key -> texts: it speaks of no checkpoint that states another, or none"),
     no_tensor=_list(_s("a name on disk that rules it out")),
+    in_target=Spec(
+        "bool", "its tensors stand among those of its target's own checkpoint: such a family must be asked for"
+    ),
 )
 _CONVENTION = _table(
     default=_list(EXPR, "the layers captured when none are named; without it they must be named", least=1),
@@ -340,7 +343,7 @@ _WANTED: Mapping[str, tuple[tuple[type, ...], str]] = {
     "map": ((dict,), _TYPES[dict]),
     "table": ((dict,), _TYPES[dict]),
 }
-_RANGE = re.compile(r"\s*i\s+in\s+(.+?)\s*\.\.\s*(.+?)\s*")
+_RANGE = re.compile(r"\s*([ij])\s+in\s+(.+?)\s*\.\.\s*(.+?)\s*")
 
 
 def read_value(spec: Spec, value: Any, path: Where, out: Problems) -> Any:
@@ -372,10 +375,10 @@ def read_value(spec: Spec, value: Any, path: Where, out: Problems) -> Any:
             return _expr(str(value).lower() if type(value) is bool else str(value), path, out)
         case "range":
             found = _RANGE.fullmatch(value)
-            ends = [_expr(end, path, out) for end in found.groups()] if found else []
+            ends = [_expr(end, path, out) for end in found.groups()[1:]] if found else []
             if not found:
-                out.add("CON106", path, value, expected="i in a..b")
-            return tuple(ends) if ends and all(ends) else None
+                out.add("CON106", path, value, expected="i in a..b, or j in a..b")
+            return (found[1], *ends) if found and all(ends) else None
         case "list":
             if len(value) < spec.least:
                 out.add("CON104", path, "none", expected=f"at least {spec.least} item")

@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.contracts import (
+    MAX_CHAIN,
+    MAX_DIMS,
+    MAX_TENSORS,
+    RESERVED,
     Acceptance,
     AnyContract,
     Contract,
@@ -22,6 +26,7 @@ from draftproof.contracts import (
     EngineRow,
     Fact,
     KeyRule,
+    Loop,
     Model,
     Pair,
     TensorRule,
@@ -43,12 +48,6 @@ from draftproof.language import (
     read_value,
 )
 from draftproof.rules import RULES
-
-MAX_DIMS = 400
-MAX_TENSORS = 2000
-MAX_CHAIN = 100  # nested operations along a chain of defaults, each dim one more
-RESERVED = ELEMENT_NAMES | {"true", "false", "len", "min", "max", *PREDICATES}  # no names of dims
-
 
 # --- a library of contracts ---------------------------------------------------------------------------------------
 
@@ -396,16 +395,16 @@ class _Check:
         """Check names, shapes and conditions of the tensors, and the rules over their values."""
         for name, t in self.rows("tensors"):
             path: Where = ("tensors", name)
-            more = {"i"} if "for" in t else set()
-            if t and (name.count("{i}") != ("for" in t) or re.search("[{}]", name.replace("{i}", ""))):
-                self.out.add(
-                    "CON104", path, name, expected="{i} once in the name where, and only where, there is a for"
-                )
+            loops = t.get("for") or ()
+            more = {loop[0] for loop in loops if loop}
+            if t and None not in loops and sorted(re.findall(r"\{(.*?)\}|[{}]", name)) != sorted(x[0] for x in loops):
+                self.out.add("CON104", path, name, expected="{i} once in the name for each for of i, and so for j")
             for n, axis in enumerate(t.get("shape") or ()):
                 self.expr(axis, (*path, "shape", n), False, more, numbers=more)
             self.expr(t.get("when"), (*path, "when"), True, more, numbers=more)
-            for end in t.get("for") or ():
-                self.expr(end, (*path, "for"), False)
+            for n, loop in enumerate(loops):
+                for end in (loop or ())[1:]:
+                    self.expr(end, (*path, "for", n), False)
         names = self.data.get("tensors") or {}
         for name, exprs in (self.data.get("values") or {}).items():
             self.name(name, ("values", name), names, "a tensor of [tensors]")
@@ -470,7 +469,7 @@ class _Check:
 
     def dialects(self) -> None:
         """Check that every dialect leads from each canonical name to one name on disk, and back."""
-        names = [n.replace("{i}", "0") for n in self.data.get("tensors") or ()]
+        names = [n.replace("{i}", "0").replace("{j}", "0") for n in self.data.get("tensors") or ()]
         for name, d in self.rows("dialects"):
             path = ("dialects", name)
             pairs = [*(d.get("rename") or {}).items(), *([(d["strip"], "")] if d.get("strip") is not None else [])]
@@ -548,7 +547,7 @@ def _contract(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Con
         name: TensorRule(
             name,
             **{key: value for key, value in t.items() if key not in ("for", "dtype")},
-            over=t.get("for"),
+            over=tuple(Loop(*loop) for loop in t.get("for", ())),
             dtype=tuple(d for word in t.get("dtype", ("float",)) for d in DTYPE_SETS.get(word, (word,))),
             line=out.line(("tensors", name)),
         )
