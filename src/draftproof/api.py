@@ -10,7 +10,7 @@ from typing import Any
 
 from draftproof.checkpoint import Checkpoint, parse_config
 from draftproof.conform import View, conform, layout
-from draftproof.contracts import Acceptance, Dialect, Fact, Pair
+from draftproof.contracts import Acceptance, Contract, Dialect, Fact, Pair
 from draftproof.dims import Expr
 from draftproof.findings import Finding, Report, Section, Side, finding, nearest, unknown, visible
 from draftproof.hub import (
@@ -116,12 +116,16 @@ def examine(
         else:
             opened.source.repo = repo or opened.source.repo
             sides[role] = opened
-    if len(sides) == 2 and _same(sides["drafter"].source, sides["target"].source):
-        same = sides["target"].source.name
-        case.source.append(finding("SRC118", visible(same), expected="two models", observed="one"))
+    same = len(sides) == 2 and _same(sides["drafter"].source, sides["target"].source)
+    inner = recognise(library, sides["drafter"], "family", family, in_target=True)[0] if same else None
+    if same and not (inner and inner.in_target):
+        name = sides["target"].source.name
+        inside = [one for one in library.files("family") if library.detect("family", one).get("in_target")]
+        seen = f"one, and no drafter inside it (of {', '.join(inside)})"
+        case.source.append(finding("SRC118", visible(name), expected="two models", observed=seen))
         return case
     if "drafter" in sides:
-        case.drafter = _view(case, sides["drafter"], "family", family)
+        case.drafter = _view(case, sides["drafter"], "family", inner.id if inner else family)
     if "target" in sides:
         case.target = _view(case, sides["target"], "target", "")
     if case.drafter and case.target and case.drafter.contract and case.target.contract:
@@ -308,9 +312,8 @@ def _only(rung: str, subject: str, *found: Finding) -> Report:
     return Report(visible(subject), (Section.of(rung, found),))
 
 
-def declared_target(checkpoint: Checkpoint, library: Library) -> str:
+def declared_target(checkpoint: Checkpoint, contract: Contract | None, library: Library) -> str:
     """Return the target that a drafter declares: by its config, else by what is known of its repo; or ""."""
-    contract, _ = recognise(library, checkpoint, "family")
     for key in contract.keys["verifier"] if contract else ():
         if declared := checkpoint.config.text(key):
             return declared
@@ -337,8 +340,11 @@ def check_models(drafter: Model, target: Model | None, library: Library, family:
     lacking: Finding | None = None
     if target is None:
         opened = open_side(drafter, "drafter", library)
-        declared = "" if isinstance(opened, Finding) else declared_target(opened, library)
-        if declared:
+        contract = None if isinstance(opened, Finding) else recognise(library, opened, "family", family)[0]
+        declared = "" if isinstance(opened, Finding) else declared_target(opened, contract, library)
+        if contract is not None and contract.in_target:
+            target = drafter
+        elif declared:
             other = open_side(declared, "target", library)
             if isinstance(other, Finding):
                 lacking = replace(other, subject=f"declared target {other.subject}", level="unknown")

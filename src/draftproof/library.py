@@ -492,8 +492,8 @@ def _check_pair(data: Mapping[str, Any], out: Problems, library: Library) -> Non
         revision = (data.get(side) or {}).get("revision")
         if revision is not None and not re.fullmatch(r"[0-9a-f]{40}", revision):
             out.add("CON110", (side, "revision"), revision, expected="40 hex digits of a commit")
-    if data.get("family") and data["family"] not in library.files("family"):
-        known = list(library.files("family"))
+    known = list(library.files("family"))
+    if (id := data.get("family")) and id not in known and not any(one.startswith(f"{id}-") for one in known):
         out.add("CON113", ("family",), near=(data["family"], known), expected=f"one of {', '.join(known)}")
     for key in ("allow", "expect_unknown"):
         for n, row in enumerate(data.get(key) or ()):

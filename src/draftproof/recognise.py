@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -14,13 +14,19 @@ from draftproof.library import Library
 
 
 def recognise(
-    library: Library, checkpoint: Checkpoint, kind: str, id: str = ""
+    library: Library, checkpoint: Checkpoint, kind: str, id: str = "", *, in_target: bool = False
 ) -> tuple[Contract | None, list[Finding]]:
-    """Return the contract that recognises a checkpoint best, and why not where none or two do."""
-    if id:
+    """Return the contract that recognises a checkpoint best, and why not where none or two do.
+
+    An id may name a group: mtp stands for every contract mtp-*. With in_target, only families that stand in their
+    target's checkpoint are asked for; without it, none of them, unless the id names them.
+    """
+    files = library.files(kind)
+    group = [] if id in files else [one for one in files if id and one.startswith(f"{id}-")]
+    if id and not group:
         contract, found = library.get(kind, id)
         return contract, list(found)
-    ranked = rank(library, checkpoint, kind)
+    ranked = rank(library, checkpoint, kind, among=group, in_target=in_target or bool(group))
     best = [one for one in ranked if one[0] == ranked[0][0]]
     other = "target" if kind == "family" else "family"
     if len(best) == 1 and (best[0][0] >= SURE or not rank(library, checkpoint, other, SURE)):
@@ -33,9 +39,9 @@ def recognise(
     if config.broken or any(f.code == "SRC114" for f in checkpoint.findings):
         return None, []  # what could not be read has been said
     code = "TEN408" if kind == "family" else "TEN410"
-    known = f"one of {', '.join(library.files(kind))}"
+    known = f"one of {', '.join(group or files)}"
     seen = f"architectures {visible(config.texts('architectures'))}, model_type {visible(config.text('model_type'))!r}"
-    turned = rank(library, checkpoint, other, 8)
+    turned = [] if group or in_target else rank(library, checkpoint, other, SURE)
     if turned and not (kind == "family" and _plain(library, checkpoint)):
         role = "target" if other == "target" else "drafter"
         help = "give the drafter first, and its target as target"
@@ -66,18 +72,30 @@ def _plain(library: Library, checkpoint: Checkpoint) -> bool:
 SURE = 8  # the score of a known architecture
 
 
-def rank(library: Library, checkpoint: Checkpoint, kind: str, least: int = 1) -> list[tuple[int, str]]:
+def rank(
+    library: Library,
+    checkpoint: Checkpoint,
+    kind: str,
+    least: int = 1,
+    among: Sequence[str] = (),
+    *,
+    in_target: bool = False,
+) -> list[tuple[int, str]]:
     """Return score and id of the contracts that recognise a checkpoint, best first; only [detect] tables are read.
 
     A first look at the files' text finds the likely ones; the others are read only if none of those is sure.
     """
     config = checkpoint.config
     words = [w for w in (*config.texts("architectures"), config.text("model_type")) if w]
-    likely = library.mentioning(kind, words)
+    asked = among or list(library.files(kind))
+    likely = [one for one in library.mentioning(kind, words) if one in asked]
     ranked: list[tuple[int, str]] = []
-    for ids in (likely, [i for i in library.files(kind) if i not in likely]):
+    for ids in (likely, [i for i in asked if i not in likely]):
         for one in ids:
-            if (score := _score(library.detect(kind, one), checkpoint, kind == "target")) >= least:
+            detect = library.detect(kind, one)
+            if bool(detect.get("in_target")) is not in_target and not among:
+                continue
+            if (score := _score(detect, checkpoint, kind == "target" or "in_target" in detect)) >= least:
                 ranked.append((score, one))
         if any(score >= SURE for score, _ in ranked):
             break
