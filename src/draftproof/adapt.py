@@ -95,7 +95,11 @@ def plan_for(
     couple = case.couple
     other = None if like is None else _open_like(like, case)
     if couple is None or (like is not None and other is None):
-        return case, Plan("unknown", f"unknown: {_first_problem(case)}"), None
+        failed = couple is None and report(case, "").exit_code == 1  # as check says of the same two
+        verdict = "no" if failed else "unknown"
+        return case, Plan(verdict, f"{verdict}: {_first_problem(case)}"), None
+    if broken := broken_by(couple.drafter):
+        return case, Plan("no", f"no: the source is broken: {broken}"), None
     goal = _goal(case, couple, other)
     steps = tuple(_steps(couple, goal))
     wrong = tuple(_still_wrong(couple, goal, steps))
@@ -205,10 +209,8 @@ def _wanted(couple: Couple) -> Iterator[Change]:
         rows = engine_rows(couple, key)
         refuses = [f"{r.engine} {r.version} refuses it otherwise ({r.source})" for r in rows if r.outcome == "refuses"]
         yield Change(key, context.value, theirs.value, "; ".join(["the target's context", *refuses]))
-    present, key = own.layers_present, _key(own, contract.sizes.get("layers", ""))
-    if key and present and present == set(range(len(present))):
-        yield Change(key, config.at(key), len(present), "the layers in the file")
     yield from _aux_demands(couple)
+    yield from _verifier_demands(couple)
     for key in ("bos_token_id", "eos_token_id"):
         mine, other = own.lookup(key), couple.target.lookup(key)
         if _ints(mine) and _ints(other) and not _ints(mine) <= _ints(other):
@@ -231,6 +233,20 @@ def _aux_demands(couple: Couple) -> Iterator[Change]:
             if all(type(i) is int for i in new) and len(new) == len(ids):
                 place = couple.drafter.config.place(key)
                 yield Change(place, ids, new, f"layers of this target, the {convention.name}-style default")
+
+
+def _verifier_demands(couple: Couple) -> Iterator[Change]:
+    """Yield the new target's name and architectures, where the config declares the target or must."""
+    own, target = couple.drafter, couple.target.checkpoint
+    name = target.source.repo or target.source.name
+    for key in own.keys("verifier"):
+        seen, rule = own.lookup(key), contract_of(own).config.get(key)
+        if isinstance(seen, Known) or (isinstance(seen, Absent) and rule is not None and rule.required):
+            yield Change(key, own.config.at(key), name, "the target it is for now, though not trained on it")
+            beside = f"{key.rpartition('.')[0]}.architectures".lstrip(".")
+            theirs = target.config.at("architectures")
+            if "." in key and own.config.at(beside) and theirs:
+                yield Change(beside, own.config.at(beside), theirs, "the target's")
 
 
 def _key(view: View, name: str) -> str:
@@ -401,6 +417,8 @@ def _word_step(
 ) -> Step | None:
     """Return the step of a tensor whose rows are tokens, where they move; None where they stay, or are not there."""
     v = goal.vocabulary
+    if part == "embedding" and v.same and was is not None and was[0] != shape[0] and was[1:] == shape[1:]:
+        return Step(name, "rows", was, shape, _padding_text(was[0], shape[0]))
     if part not in _WORDS or (v.same and v.rows and not v.redrawn):
         return None
     if part == "map":
@@ -423,6 +441,12 @@ def _word_step(
             return Step(name, "init", was, shape, f"its rows cannot be taken: {v.why}; normal")
         return Step(name, "drop", was, None, f"its rows cannot be taken: {v.why}")
     return None
+
+
+def _padding_text(have: int, want: int) -> str:
+    """Say what becomes of the rows of an embedding where two vocabularies differ by padding only."""
+    rest = f"the {want - have} after them are" if want > have else f"the {have - want} after them were"
+    return f"row i stays row i, for the first {min(have, want)}; {rest} padding"
 
 
 def _rows_text(v: Vocabulary, have: int, want: int) -> str:
@@ -507,19 +531,32 @@ def _verdict(d: Draft) -> str:
         return "unknown"
     if not any(s.action == "copy" and s.group == "attention" and len(s.new_shape or ()) > 1 for s in d.steps):
         return "no"
-    lost = (s for s in d.steps if s.action in ("init", "rows", "take") or (s.action == "drop" and s.group != "map"))
+    lost = (
+        s
+        for s in d.steps
+        if s.action in ("init", "take")
+        or (s.action == "rows" and s.group != "embedding")  # all rows of the embedding but padding are kept
+        or (s.action == "drop" and s.group != "map")
+    )
     if any(lost) or d.wrong:
         return "only in part"
     return "after these changes" if d.changes or _renamed(d.couple.drafter, d.goal) else "as is"
+
+
+def broken_by(drafter: View) -> str:
+    """Return by what the source is no whole checkpoint, or "": what is lost in it must not be planned for."""
+    unread = drafter.checkpoint.findings if drafter.checkpoint.config.broken else ()
+    for f in drafter.findings:
+        if f.level == "error" and (f.code[:3] in ("SRC", "STF", "IDX") or f.code == "CFG308" or f in unread):
+            seen = f" ({f.expected}; {f.observed})" if f.code == "CFG308" else ""
+            return f"{f.subject}: {f.message}{seen}"
+    return ""
 
 
 def _not_known(d: Draft) -> str:
     """Return what keeps the plan from being judged, or ""."""
     couple, goal = d.couple, d.goal
     drafter, target = couple.drafter, couple.target
-    bad = next((f for f in drafter.findings if f.level == "error" and f.code[:3] in ("SRC", "STF", "IDX")), None)
-    if bad is not None:
-        return f"{bad.subject}: {bad.message}"
     bad = next((f for f in target.findings if f.level == "error" and f.code.startswith("CFG")), None)
     if bad is not None:  # what it would have asked of the drafter is not known
         return f"the target's {bad.subject}: {bad.message}"

@@ -61,6 +61,7 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
                     "help": "replace DIR, if it holds a checkpoint and nothing that adapt did not write",
                 },
             ),
+            ("--anyway", {"action": "store_true", "help": "write even where the plan says no"}),
             _FAMILY,
         ),
     ),
@@ -192,11 +193,13 @@ def _adapt(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str,
     from draftproof import adapt, rewrite  # noqa: PLC0415
 
     library = _library(args, top)
-    if args.force and not args.write:
-        top.error("--force goes with --write DIR")
+    for flag in ("force", "anyway"):
+        if getattr(args, flag) and not args.write:
+            top.error(f"--{flag} goes with --write DIR")
     more = {"like": args.like, "family": args.family or ""}
     if args.write:
-        return _report(rewrite.write(args.drafter, args.to, library, Path(args.write), force=args.force, **more), args)
+        more |= {"force": args.force, "anyway": args.anyway}
+        return _report(rewrite.write(args.drafter, args.to, library, Path(args.write), **more), args)
     return _report(adapt.adapt(args.drafter, args.to, library, **more), args)
 
 

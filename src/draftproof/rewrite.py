@@ -47,12 +47,23 @@ class _Unread(Exception):
 
 
 def write(
-    drafter: Any, to: Any, library: Library, out: Path, *, like: Any = None, family: str = "", force: bool = False
+    drafter: Any,
+    to: Any,
+    library: Library,
+    out: Path,
+    *,
+    like: Any = None,
+    family: str = "",
+    force: bool = False,
+    anyway: bool = False,
 ) -> Report:
-    """Write the adapted checkpoint to a new folder, whole or not at all; what was refused leads the answer."""
+    """Write the adapted checkpoint to a new folder, whole or not at all; what was refused leads the answer.
+
+    With force a checkpoint in its place is replaced; with anyway it is written although the plan says no.
+    """
     case, plan, goal = plan_for(drafter, to, library, like=like, family=family)
     says: list[str] = []
-    problem = _refused_place(out, _folders(drafter, to, like), force) or _refused_plan(case, plan, goal)
+    problem = _refused_place(out, _folders(drafter, to, like), force) or _refused_plan(case, plan, goal, anyway)
     if problem is None:
         assert goal is not None
         assert case.couple is not None
@@ -64,13 +75,16 @@ def write(
         except (OSError, ValueError) as error:  # a config that JSON cannot hold is a ValueError
             problem = _failed(out, "it could not be written", "room and permission", _why(error))
     if problem is None:
+        if any(s.action == "init" for s in plan.steps):
+            says.append(f"written untrained: {_untrained(plan.steps)}")
         plan = replace(plan, says=(*plan.says, *says), written=str(out))
     else:
         assert case.source is not None
         case.source.append(problem)
-        lead = f"nothing was written: {problem.subject}: {problem.message} ({problem.observed})"
-        lead += f"; the plan is: {plan.headline}"
-        plan = replace(plan, verdict="unknown", headline=lead, says=(*says, *plan.says))
+        why = "" if problem.code == "SRC123" else f" ({problem.observed})"  # which is the plan
+        lead = f"nothing was written: {problem.subject}: {problem.message}{why}; the plan is: {plan.headline}"
+        verdict = "no" if problem.code == "SRC123" else "unknown"
+        plan = replace(plan, verdict=verdict, headline=lead, says=(*says, *plan.says))
     return replace(report(case, subject_of(drafter, to, like)), plan=plan)
 
 
@@ -154,8 +168,14 @@ def _marked(path: Path) -> set[str]:
         return set()
 
 
-def _refused_plan(case: Case, plan: Plan, goal: Goal | None) -> Finding | None:
+def _refused_plan(case: Case, plan: Plan, goal: Goal | None, anyway: bool) -> Finding | None:
     """Refuse where there is no plan, no bytes to write it from, or no map for the new draft vocabulary."""
+    if plan.verdict == "no" and (goal is None or not anyway):
+        made = "" if goal is None else f"; it would hold untrained tensors: {_untrained(plan.steps)}"
+        help = "mend the source first" if goal is None else "with --anyway it is written, untrained tensors and all"
+        return finding(
+            "SRC123", "checkpoint", expected="another plan than no", observed=plan.headline + made, help=help
+        )
     if case.couple is None or goal is None or plan.verdict == "unknown":
         return _failed("checkpoint", "there is no plan to write", "a plan", plan.headline)
     drafter = case.couple.drafter
@@ -173,6 +193,10 @@ def _refused_plan(case: Case, plan: Plan, goal: Goal | None) -> Finding | None:
         return _bad_map(drafter, goal, plan.steps)
     except _Unread as error:
         return error.found
+
+
+def _untrained(steps: Sequence[Step]) -> str:
+    return listed([s.tensor for s in steps if s.action == "init"], 8) or "none"
 
 
 def _bad_map(drafter: View, goal: Goal, steps: Sequence[Step]) -> Finding | None:
@@ -476,6 +500,8 @@ def _moved_rows(drafter: View, goal: Goal, step: Step, dtype: str) -> Iterator[b
     item = _ITEM[dtype] * prod(rest)
     given = goal.vocabulary.given
     old_ids, new_ids = _target_ids(drafter), _target_ids(given) if given is not None else None
+    if step.tensor == goal.contract.roles.get("embedding"):  # its rows are target ids
+        old_ids = new_ids = None
     old_ids = np.arange(have) if old_ids is None else old_ids
     new_ids = np.arange(want) if new_ids is None else new_ids
     place = np.full(int(max(old_ids.max(), new_ids.max())) + 1, -1, dtype=np.int64)

@@ -122,6 +122,10 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("SRC122", "cannot-write", "usage", "error", "the new checkpoint cannot be written",
      "A checkpoint is written whole or not at all, apart from what is read, and never over what is no checkpoint.",
      "Do what the finding proposes: another DIR, --force, or what the plan lacks."),
+    ("SRC123", "plan-says-no", "source", "error", "the plan says no, so nothing was written",
+     "What adapt would write holds too little of the drafter to start from, or cannot be started from at all. A script "
+     "that trains what it finds in DIR would train a drafter from scratch without a word.",
+     "Read the plan; --anyway writes it all the same, unless the source is broken."),
 
     # --- STF: the safetensors header ---------------------------------------------------------------------------
     ("STF201", "header-too-small", "container", "error", "file is shorter than the 8-byte header length",

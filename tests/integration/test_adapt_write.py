@@ -192,9 +192,17 @@ def test_written_checkpoint_is_the_planned_one(case: str, tmp_path: Path, out: P
         (geometry / "model.safetensors").unlink()
     before = tree(tmp_path)
     planned = plan_of(adapt(drafter, target, LIBRARY, like=geometry))
-    report = rewrite.write(drafter, target, LIBRARY, out, like=geometry)
+    if planned.verdict == "no":
+        no = rewrite.write(drafter, target, LIBRARY, out, like=geometry)
+        assert [f.code for f in no.findings if f.code.startswith("SRC")] == ["SRC123"]
+        assert (plan_of(no).verdict, plan_of(no).written, no.exit_code) == ("no", "", 1)
+        assert plan_of(no).headline.startswith("nothing was written: checkpoint: the plan says no")
+        assert not out.parent.exists()
+    report = rewrite.write(drafter, target, LIBRARY, out, like=geometry, anyway=planned.verdict == "no")
     plan = plan_of(report)
     assert plan.written == str(out), plan.headline
+    untrained = [s.tensor for s in plan.steps if s.action == "init"]
+    assert said(plan, "written untrained: ", *untrained[:8]) == bool(untrained)
     assert (plan.verdict, plan.steps, plan.changes) == (planned.verdict, planned.steps, planned.changes)
     assert {k: v for k, v in tree(tmp_path).items() if not k.startswith("made")} == before
 
@@ -491,6 +499,28 @@ def test_padding_moves_no_token(drafter: Path, target: Path, out: Path) -> None:
     assert [(c.key, c.new) for c in plan.changes] == [("vocab_size", 576)]
     assert {s.tensor: s.action for s in plan.steps}["lm_head.weight"] == "copy"
     assert {s.tensor: s.action for s in plan.steps}["t2d"] == "drop"
+
+
+@pytest.mark.parametrize("rows", [576, 504])
+def test_embedding_of_which_only_padding_differs_is_kept(rows: int, target: Path, tmp_path: Path, out: Path) -> None:
+    table = tensors(DRAFTER) | {"embed_tokens.weight": floats(512, 64)}
+    drafter = put(tmp_path / "drafter", DRAFTER, table)
+    for folder in (drafter, target):
+        (folder / "tokenizer.json").write_text(tokenizer(500))
+    config = json.loads((target / "config.json").read_text()) | {"vocab_size": rows}
+    (target / "config.json").write_text(json.dumps(config))
+    if rows < 512:  # ids that are not padding
+        ids = np.sort(np.random.default_rng(0).permutation(500)[:128])
+        drafter = put(tmp_path / "small", DRAFTER, table | {"d2t": offsets(ids), "t2d": mask(ids)})
+        (drafter / "tokenizer.json").write_text(tokenizer(500))
+    plan = plan_of(rewrite.write(drafter, target, LIBRARY, out))
+    assert plan.written, plan.headline
+    assert plan.verdict == "after these changes"
+    step = {s.tensor: s for s in plan.steps}["embed_tokens.weight"]
+    assert (step.action, step.old_shape, step.new_shape) == ("rows", (512, 64), (rows, 64))
+    new = head(load(out)["embed_tokens.weight"])
+    assert (new[:500] == head(table["embed_tokens.weight"])[:500]).all()
+    assert len(new) == rows
 
 
 # --- what goes wrong on the way -----------------------------------------------------------------------------------

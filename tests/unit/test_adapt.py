@@ -10,6 +10,7 @@ import pytest
 
 import builder as b
 from draftproof.adapt import adapt
+from draftproof.api import check_models
 from draftproof.checkpoint import Checkpoint
 from draftproof.conform import conform, layout
 from draftproof.findings import Plan, Report
@@ -237,9 +238,69 @@ def test_target_demands_one_change(over: dict[str, Any], key: str, old: Any, new
     assert plan.verdict == "after these changes"
 
 
-def test_layers_that_the_file_does_not_have_are_not_counted() -> None:
-    plan = plan_of(model(DRAFTER | {"num_hidden_layers": 36}, shapes(DRAFTER)), target())
-    assert [(c.key, c.old, c.new) for c in plan.changes] == [("num_hidden_layers", 36, 1)]
+@pytest.mark.parametrize(("count", "kept"), [(36, 1), (2, 1), (1, 2), (3, 2)])
+def test_drafter_that_lost_a_layer_does_not_become_a_shallower_one(count: int, kept: int) -> None:
+    table = shapes(DRAFTER | {"num_hidden_layers": kept})
+    plan = plan_of(model(DRAFTER | {"num_hidden_layers": count}, table), target())
+    assert (plan.verdict, plan.changes, plan.steps) == ("no", (), ())
+    assert plan.headline.startswith("no: the source is broken: layers: num_hidden_layers differs")
+    assert f"{count} layers" in plan.headline
+    assert f"{kept} in the file" in plan.headline
+
+
+BLOCK: dict[str, Any] = DRAFTER | {
+    "architectures": ["DFlashDraftModel"], "model_type": "qwen3", "block_size": 8, "draft_vocab_size": ...,
+    "eagle_config": ..., "dflash_config": {"mask_token_id": 7, "target_layer_ids": [1, 3, 5]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("own", "changes"),
+    [
+        ({"num_target_layers": 8}, []),
+        ({}, []),
+        ({"num_target_layers": 36}, [("num_target_layers", 36, 8)]),
+        # TorchSpec's config: the first counts the captured layers, which the new target does not change
+        ({"num_target_layers": 3, "target_num_hidden_layers": 8}, []),
+        ({"num_target_layers": 3, "target_num_hidden_layers": 36}, [("target_num_hidden_layers", 36, 8)]),
+    ],
+    ids=str,
+)
+def test_layer_count_of_a_block_drafters_target_is_changed_where_it_is_stated(
+    own: dict[str, Any], changes: list[Any]
+) -> None:
+    config = {k: v for k, v in (BLOCK | own).items() if v is not ...}
+    contract, _ = LIBRARY.get("family", "dflash")
+    view = conform(contract, Checkpoint(Source("new", kind="config", config=config), "drafter"), tensors=False)
+    table = {n: ("F16", shape) for n, (_, shape) in layout(contract, view.dims).items()}
+    plan = plan_of(model(config, table), target())
+    assert [(c.key, c.old, c.new) for c in plan.changes] == changes
+    assert plan.verdict == ("after these changes" if changes else "as is")
+
+
+SPECULATORS: dict[str, Any] = {
+    "speculators_model_type": "eagle3", "architectures": ["Eagle3Speculator"], "draft_vocab_size": 128,
+    "eagle_aux_hidden_state_layer_ids": [2, 4, 5], "torch_dtype": "float16",
+    "transformer_layer_config": {k: v for k, v in DRAFTER.items() if k not in ("eagle_config", "draft_vocab_size")},
+    "speculators_config": {"algorithm": "eagle3", "verifier": {"name_or_path": "a/b", "architectures": ["Old"]}},
+}  # fmt: skip
+
+
+def test_declared_verifier_becomes_the_new_target() -> None:
+    to = target(architectures=["LlamaForCausalLM"]) | {"name": "meta/new"}
+    own = model(SPECULATORS, shapes(DRAFTER))
+    found = {c.key: (c.old, c.new) for c in plan_of(own, to).changes}
+    assert found == {
+        "speculators_config.verifier.name_or_path": ("a/b", "meta/new"),
+        "speculators_config.verifier.architectures": (["Old"], ["LlamaForCausalLM"]),
+    }
+    same = SPECULATORS | {"speculators_config": {"verifier": {"name_or_path": "meta/new"}}}
+    assert plan_of(model(same, shapes(DRAFTER)), to).changes == ()
+    lacking = SPECULATORS | {"speculators_config": {"algorithm": "eagle3"}}
+    plan = plan_of(model(lacking, shapes(DRAFTER)), to)
+    assert [(c.key, c.old, c.new) for c in plan.changes] == [
+        ("speculators_config.verifier.name_or_path", None, "meta/new")
+    ]
 
 
 def test_moved_aux_layers_are_announced_with_the_copied_fc() -> None:
@@ -441,9 +502,40 @@ def test_whatever_the_config_holds_there_is_an_answer(key: str) -> None:
 def test_side_that_is_not_at_hand_leads_the_answer(drafter: str, to: str) -> None:
     report = adapt(drafter, to, LIBRARY)
     assert report.plan
-    assert report.plan.headline.startswith("unknown: ")
-    assert report.exit_code in (2, 4)
+    judged = "no: " if drafter == K25 else "unknown: "  # a target given as drafter is read, and is none
+    assert report.plan.headline.startswith(judged)
+    assert report.exit_code == check_models(drafter, to, LIBRARY).exit_code
     assert not report.plan.steps
+
+
+def _corrupt(folder: Path, how: str) -> None:
+    weights, config = folder / "model.safetensors", folder / "config.json"
+    if how == "cut":
+        weights.write_bytes(weights.read_bytes()[:-10])
+    elif how == "garbage":
+        weights.write_bytes(b"\xff" * 64)
+    elif how == "config":
+        config.write_text("{")
+    elif how == "list":
+        config.write_text("[]")
+    elif how == "no weights":
+        weights.unlink()
+    elif how == "no config":
+        config.unlink()
+    elif how == "layers":
+        config.write_text(config.read_text().replace('"num_hidden_layers": 1', '"num_hidden_layers": 2'))
+
+
+@pytest.mark.parametrize("how", ["cut", "garbage", "config", "list", "no weights", "no config", "layers"])
+def test_corrupt_source_gets_the_exit_code_that_check_gives_it(how: str, tmp_path: Path) -> None:
+    folder = b.write(tmp_path / "drafter", DRAFTER, {n: (d, s) for n, (d, s) in shapes(DRAFTER).items()})
+    assert plan_of(folder, target()).verdict == "as is"
+    _corrupt(folder, how)
+    report = adapt(folder, target(), LIBRARY)
+    assert report.plan
+    assert report.exit_code == check_models(folder, target(), LIBRARY).exit_code
+    assert report.plan.verdict == {1: "no", 4: "unknown"}.get(report.exit_code, "unknown")
+    assert not report.plan.steps or report.plan.verdict == "unknown"
 
 
 @pytest.mark.parametrize(
