@@ -12,7 +12,16 @@ from typing import Any
 from draftproof.container import Header, Index, Tensor, check_shards, read_header, read_index
 from draftproof.dims import Absent, Known, Seen, Unknown
 from draftproof.findings import Finding, finding, unknown, visible
-from draftproof.hub import NOT_PLAIN, WEIGHTS, Source, unreadable
+from draftproof.hub import (
+    FOREIGN,
+    NOT_PLAIN,
+    TRAINING,
+    TRAINING_FOLDERS,
+    WEIGHTS,
+    Source,
+    training_only,
+    unreadable,
+)
 from draftproof.strict import CONFIG_LIMIT, strict_json
 
 WHOLE = ("architectures", "model_type")  # a nested table has its own, which speak of that table alone
@@ -279,11 +288,8 @@ def parse_config(raw: bytes, where: str) -> tuple[dict[str, Any] | None, list[Fi
 # --- weight files of a folder -------------------------------------------------------------------------------------
 
 _SHARD = re.compile(r"(.+)-(\d{5,6})-of-(\d{5,6})\.(safetensors|bin)")
-_TRAINING = re.compile(
-    r"(optimizer|scheduler|training_state|trainer_state|rng_state|scaler|random_states|zero_pp_rank).*"
-)
 _TORCH = (".bin", ".pt", ".pth")
-_OTHER = (".gguf", ".onnx", ".ckpt", ".h5", ".msgpack", ".npz")
+_OTHER = tuple(FOREIGN)
 _INDEX = ".safetensors.index.json"
 
 
@@ -378,7 +384,7 @@ def choose(files: Mapping[str, int], safe: list[str], index: Index | None, found
 
     With an index, its shards; else model.safetensors alone; else every file that is no adapter or training state.
     """
-    odd = [n for n in safe if n.startswith(("adapter_", "consolidated")) or _TRAINING.match(n)]
+    odd = [n for n in safe if n.startswith(("adapter_", "consolidated")) or TRAINING.fullmatch(n)]
     plain = [n for n in safe if n not in odd]
     if index is not None:
         chosen = [n for n in index.shards if n in files]
@@ -405,7 +411,7 @@ def choose(files: Mapping[str, int], safe: list[str], index: Index | None, found
             finding("IDX308", listed(stray), expected=expected, observed=f"{len(stray)} more: {listed(stray)}")
         )
     training = [
-        n for n in files if n not in safe and (_TRAINING.match(n) or (chosen and n.endswith((*_TORCH, *_OTHER))))
+        n for n in files if n not in safe and (TRAINING.fullmatch(n) or (chosen and n.endswith((*_TORCH, *_OTHER))))
     ]
     if training:
         found.append(
@@ -447,7 +453,7 @@ def _check_numbering(names: list[str], found: list[Finding]) -> None:
 def _without_safetensors(source: Source, found: list[Finding]) -> tuple[Table, list[Finding]]:
     """Read torch zip files where there are no safetensors; say what is there where there is nothing to read."""
     files, where = source.files, source.label
-    torch = sorted(n for n in files if n.endswith(_TORCH) and not _TRAINING.match(n))
+    torch = sorted(n for n in files if n.endswith(_TORCH) and not TRAINING.fullmatch(n))
     if torch:
         table = _Gather(source, None, found)
         for name in torch:
@@ -460,12 +466,20 @@ def _without_safetensors(source: Source, found: list[Finding]) -> tuple[Table, l
         return Table(
             table.tensors, table.files, f"{', '.join(table.failed)} cannot be read" if table.failed else ""
         ), found
-    foreign = [n for n in files if n.endswith(_OTHER)]
+    foreign = sorted(n for n in files if n.endswith(_OTHER))
     if foreign:
-        found.append(unknown("SRC116", listed(foreign), expected="safetensors", observed=listed(foreign), where=where))
+        what, help = FOREIGN[f".{foreign[0].rpartition('.')[2]}"]
+        seen = f"{listed(foreign)}: {what}"
+        found.append(unknown("SRC116", listed(foreign), expected="safetensors", observed=seen, where=where, help=help))
         return Table(basis="the weights are in another format"), found
     if "config.json" not in files:
         return Table(basis="there is no model"), found  # SRC114 says it
+    training = [n for n in files if TRAINING.fullmatch(n)]
+    training += [f"{n}/" for n in source.folders if TRAINING_FOLDERS.fullmatch(n)]
+    if training:
+        found.append(training_only(source, training))
+        return Table(basis="there are no weights"), found
     expected, seen = "*.safetensors", listed(files)
-    found.append(unknown("SRC120", "weights", expected=expected, observed=seen, where=where))
+    note = f"folders that are not looked into: {listed(source.folders)}" if source.folders else ""
+    found.append(unknown("SRC120", "weights", expected=expected, observed=seen, where=where, note=note))
     return Table(basis="there are no weights"), found

@@ -23,7 +23,26 @@ REPO = re.compile(r"[A-Za-z0-9][\w.\-]*(?:/[A-Za-z0-9][\w.\-]*)+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 NOT_PLAIN = "a broken link, a folder or a pipe, not a plain file"
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
-_FOREIGN = (".gguf", ".onnx", ".ckpt", ".h5", ".msgpack", ".npz")
+_CONVERTED = "give the safetensors checkpoint that it was converted from"
+FOREIGN: Mapping[str, tuple[str, str]] = {  # suffix of weights that are not read here -> what it is, what to do
+    ".gguf": ("GGUF", f"GGUF has names and a config of its own, which are not read here: {_CONVERTED}"),
+    ".onnx": ("ONNX", "an ONNX graph is made for one runtime: give the safetensors checkpoint it was exported from"),
+    ".h5": ("TensorFlow", f"TensorFlow weights have other names: {_CONVERTED}, or save it as safetensors"),
+    ".pb": ("TensorFlow", "a saved graph has no checkpoint names: give the safetensors checkpoint of the model"),
+    ".tflite": ("TensorFlow", "a compiled graph has no checkpoint names: give the safetensors checkpoint of the model"),
+    ".msgpack": ("Flax", f"Flax weights have other names, and are transposed: {_CONVERTED}, or save it as safetensors"),
+    ".npz": ("NumPy", f"an array file states no dtype that engines know: {_CONVERTED}"),
+    ".ckpt": ("a training checkpoint", "export the weights as safetensors with the trainer's own tool"),
+    ".nemo": ("an archive", "unpack it, and export the weights as safetensors with the trainer's own tool"),
+    ".engine": ("a compiled engine", "it serves one machine: give the safetensors checkpoint that it was built from"),
+    ".mlmodel": ("a compiled model", "it serves one runtime: give the safetensors checkpoint that it was built from"),
+}
+TRAINING = re.compile(
+    r"(optimizer|scheduler|training_(state|args)|trainer_state|rng_state|scaler|random_states|dataloader\.).*"
+    r"|(bf16_|fp16_)?zero_pp_rank.*|mp_rank_\d.*|.*_(optim|model)_states\.pt|.*\.distcp|zero_to_fp32\.py|latest"
+)  # files of a trainer's state
+TRAINING_FOLDERS = re.compile(r"global_step\d+|(pytorch_model|optimizer)_fsdp_\d+|iter_\d{7}|dist_ckpt|distcp")
+ADAPTER = re.compile(r"adapter_(config\.json|model.*\.(safetensors|bin))")
 
 
 @dataclass
@@ -38,6 +57,7 @@ class Source:
     kind: str = "memory"  # folder, recording, config, memory
     files: Mapping[str, int] = field(default_factory=dict)
     read: Callable[[str, int, int], bytes] = lambda name, start, stop: b""
+    folders: tuple[str, ...] = ()  # the names of its folders
     folder: Path | None = None
     repo: str = ""  # the ORG/NAME that it is known, or declared, to be
     revision: str | None = None
@@ -86,7 +106,8 @@ def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = N
         if not spec:
             return finding("SRC117", "model", expected="a folder, ORG/NAME or ORG/NAME@COMMIT", observed="nothing")
         if path.is_dir():
-            return open_folder(path, spec)
+            source = open_folder(path, spec)
+            return no_checkpoint(source) or source
         if path.is_file():
             return _not_a_folder(path, spec)
     except OSError as error:
@@ -99,8 +120,11 @@ def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = N
             code, expected = "SRC117", "a folder, ORG/NAME or ORG/NAME@COMMIT"
         else:
             code, expected = "SRC111", "a folder with config.json and weights"
-        if address := re.match(r"(?:hf|https?)://(?:[^/]*\.co/)?([\w.-]+/[\w.-]+)", spec):
-            help = f"write {address[1]}"
+        if other := _OTHER_REPO.fullmatch(spec):
+            return _other_repo(spec, other[1], other[2])
+        if address := _ADDRESS.match(spec):
+            commit = f"@{address[2]}" if address[2] else ""
+            help = f"write {address[1]}{commit}"
             return finding("SRC117", visible(spec), expected="ORG/NAME", observed="an address", help=help)
         try:
             siblings = [p.name for p in path.parent.iterdir() if p.is_dir()]
@@ -108,6 +132,8 @@ def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = N
             siblings = []
         seen = "a link that leads nowhere" if path.is_symlink() else f"nothing there{nearest(path.name, siblings)}"
         return finding(code, visible(spec), expected=expected, observed=seen)
+    if other := _OTHER_REPO.fullmatch(spec):
+        return _other_repo(spec, other[1], other[2])
     at = at or revision or ""
     if at and not COMMIT.fullmatch(at):
         help = "give the whole commit, as the repo's history shows it; a branch moves"
@@ -115,16 +141,47 @@ def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = N
     return _open_recorded(repo, at, recordings)
 
 
+_ADDRESS = re.compile(r"(?:hf|https?)://(?:[^/]*\.co/)?([\w.-]+/[\w.-]+)(?:/(?:tree|blob|resolve)/([0-9a-f]{40}))?")
+_OTHER_REPO = re.compile(r"(?:(?:hf|https?)://(?:[^/]*\.co/)?)?(datasets|spaces)/([\w.-]+/[\w.-]+).*")
+
+
+def _other_repo(spec: str, kind: str, name: str) -> Finding:
+    help = f"give a model; if {visible(name)} names one, write it without {kind}/"
+    seen = f"a {kind[:-1]} repo"
+    return finding("SRC125", visible(spec), expected="the repo of a language model", observed=seen, help=help)
+
+
 def _not_a_folder(path: Path, spec: str) -> Finding:
-    if path.suffix.lower() in _FOREIGN:
-        return unknown("SRC116", visible(spec), expected="a safetensors checkpoint", observed=f"a {path.suffix} file")
-    help = f"give its folder: {path.parent}"
-    return finding("SRC117", visible(spec), expected="a folder", observed="a file", help=help)
+    """Say of a file that was given for a folder what it is, and which folder is meant."""
+    suffix, folder = path.suffix.lower(), path.parent
+    if suffix in FOREIGN:
+        what, help = FOREIGN[suffix]
+        seen = f"a {suffix} file: {what}"
+        return unknown("SRC116", visible(spec), expected="a safetensors checkpoint", observed=seen, help=help)
+    seen, help = "a file", f"give its folder: {folder}"
+    if path.name.endswith(".index.json"):
+        seen = "the index of a sharded checkpoint"
+    elif ADAPTER.fullmatch(path.name):
+        return no_checkpoint(open_folder(folder, str(folder))) or _a_folder(spec, "a file of an adapter", help)
+    elif suffix in WEIGHTS:
+        seen = "one weight file: its config.json stands beside it, or is missing"
+    elif path.name == "config.json":
+        help += f"; or its config alone: --config {path}"
+    elif suffix == ".toml":
+        seen, help = "a TOML file", f"a pair contract is given alone: draftproof check {path}"
+    elif suffix in (".zip", ".tar", ".gz", ".tgz", ".zst", ".xz"):
+        seen, help = "an archive", "unpack it, and give the folder that holds config.json"
+    return _a_folder(spec, seen, help)
+
+
+def _a_folder(spec: str, seen: str, help: str) -> Finding:
+    return finding("SRC117", visible(spec), expected="a folder", observed=seen, help=help)
 
 
 def open_folder(path: Path, name: str) -> Source:
     """Open a local folder; its files are listed now and read on demand."""
     files: dict[str, int] = {}
+    folders: list[str] = []
     for entry in sorted(os.scandir(path), key=lambda e: e.name):
         try:
             if entry.is_file():
@@ -133,11 +190,13 @@ def open_folder(path: Path, name: str) -> Source:
                 files[entry.name] = -1  # a dangling link: it is named, and reading it says why it cannot be
             elif not entry.is_dir() or entry.name.endswith(WEIGHTS) or entry.name == "config.json":
                 files[entry.name] = -1  # a pipe, a socket, a folder where a file should be
+            else:
+                folders.append(entry.name)
         except OSError:
             files[entry.name] = -1
     snapshot = path.resolve()
     revision = snapshot.name if snapshot.parent.name == "snapshots" and COMMIT.fullmatch(snapshot.name) else None
-    source = Source(str(name), "folder", files, folder=path, revision=revision)
+    source = Source(str(name), "folder", files, folders=tuple(folders), folder=path, revision=revision)
     source.repo, _ = snapshot_name(source)
 
     def read(file: str, start: int, stop: int) -> bytes:
@@ -149,6 +208,164 @@ def open_folder(path: Path, name: str) -> Source:
 
     source.read = read
     return source
+
+
+# --- folders that hold something else -----------------------------------------------------------------------------
+
+_SHOWN = 6  # folders proposed
+_SMALL = 1 << 20  # bytes of a file that only says what a folder is
+_DATA = (".parquet", ".arrow", ".jsonl", ".jsonl.gz", ".csv", ".tsv", ".webdataset", ".tar")
+_DATA_FILES = ("dataset_infos.json", "dataset_info.json", "dataset_dict.json")
+
+
+def is_model_weights(name: str) -> bool:
+    """Tell whether a file may hold a model's weights: no adapter's and no trainer's state."""
+    return name.endswith(WEIGHTS) and not (ADAPTER.fullmatch(name) or TRAINING.fullmatch(name))
+
+
+def no_checkpoint(source: Source) -> Finding | None:
+    """Say of a folder that holds no checkpoint of a language model what it holds; None where it may be one."""
+    files = source.files
+    diffusion = "model_index.json" in files or any(n.startswith("diffusion_pytorch_model") for n in files)
+    weights = any(is_model_weights(n) for n in files)
+    if not diffusion and weights and "config.json" in files:
+        return None
+    name = visible(source.name)
+    if diffusion:
+        return _diffusion(source)
+    if any(ADAPTER.fullmatch(n) for n in files) and not weights:
+        return _adapter(source)
+    if "config.json" in files:
+        return None
+    foreign = sorted(n for n in files if n.endswith(tuple(FOREIGN)))
+    if foreign and not [n for n in files if is_model_weights(n) and n not in foreign]:
+        what, help = FOREIGN[Path(foreign[0]).suffix]
+        seen = f"{what}: {_few(foreign)}"
+        return unknown("SRC116", name, expected="config.json and safetensors files", observed=seen, help=help)
+    if weights:
+        return None
+    if found := _below(source):
+        return found
+    training = [n for n in files if TRAINING.fullmatch(n)]
+    training += [f"{n}/" for n in source.folders if TRAINING_FOLDERS.fullmatch(n)]
+    if training:
+        return training_only(source, training)
+    below = _names_below(source)
+    data = [n for n in (*files, *below) if n.endswith(_DATA) or n in _DATA_FILES]
+    if data:
+        help = "give the folder of a model; a dataset is read by a trainer, not here"
+        seen = f"a dataset: {_few(data)}"
+        return finding("SRC125", name, expected="config.json and safetensors files", observed=seen, help=help)
+    return None
+
+
+def training_only(source: Source, training: list[str]) -> Finding:
+    """Make the finding for a folder with a trainer's state and no weights."""
+    help = "export the weights with the trainer's own tool, and give the folder that it writes"
+    if any("zero_pp_rank" in n or "_optim_states" in n or n.startswith("global_step") for n in training):
+        help = "its shards must be put together first: " + help
+    return finding("SRC126", visible(source.name), expected="safetensors files", observed=_few(training), help=help)
+
+
+def _few(names: list[str]) -> str:
+    shown = ", ".join(visible(n, 80) for n in names[:_SHOWN])
+    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def _small_json(source: Source, name: str) -> dict[str, Any]:
+    """Return a small JSON object of a folder; an empty one where there is none, or it cannot be read."""
+    if not 0 <= source.files.get(name, -1) <= _SMALL:
+        return {}
+    raw = source.take(name, _SMALL)
+    data, faults = strict_json(raw) if isinstance(raw, bytes) else (None, [])
+    return data if isinstance(data, dict) and not any(f.fatal for f in faults) else {}
+
+
+def _diffusion(source: Source) -> Finding:
+    kind = visible(_small_json(source, "model_index.json").get("_class_name", ""), 80)
+    seen = f"a diffusion model{f' ({kind})' if kind else ''}"
+    parts = [n for n in source.folders if n in ("unet", "vae", "transformer", "text_encoder", "scheduler")]
+    help = "drafters and targets are language models: give one of those"
+    note = f"its parts: {_few(parts)}" if parts else ""
+    return finding("SRC125", visible(source.name), expected="a checkpoint of a language model", observed=seen,
+                   note=note, help=help)  # fmt: skip
+
+
+def _adapter(source: Source) -> Finding:
+    data = _small_json(source, "adapter_config.json")
+    kind, base = data.get("peft_type"), data.get("base_model_name_or_path")
+    base = visible(base) if isinstance(base, str) and base.strip() else ""
+    seen = f"a {visible(kind)} adapter" if isinstance(kind, str) and kind else "an adapter"
+    seen += f" of {base}" if base else ", of a base model that it does not name"
+    help = f"merge it into {base or 'its base model'}, save the result as safetensors, and give that folder"
+    return finding("SRC124", visible(source.name), expected="a whole checkpoint", observed=seen, help=help)
+
+
+def _below(source: Source) -> Finding | None:
+    """Propose the folder that is meant, where a folder above it was given."""
+    folder, own = source.folder, ""
+    if folder is None:
+        return None
+    cached = [n for n in source.folders if n.startswith("models--")]
+    name = folder.resolve().name
+    if "snapshots" in source.folders or name == "snapshots":
+        root = folder.resolve() if name != "snapshots" else folder.resolve().parent
+        if root.name.startswith(("datasets--", "spaces--")):
+            return _other_repo(source.name, root.name.partition("--")[0], root.name.partition("--")[2])
+        snapshots = folder if name == "snapshots" else folder / "snapshots"
+        below = sorted(open_folder(snapshots, "").folders)
+        main = _ref(root / "refs" / "main")
+        below.sort(key=lambda n: (n != main, n))
+        repo = root.name.removeprefix("models--").replace("--", "/", 1)
+        own = f"a Hub cache folder of {visible(repo)}, with {len(below)} snapshot{'s' if len(below) != 1 else ''}"
+        if not below:
+            return finding("SRC127", visible(source.name), expected="a snapshot", observed=f"{own}: nothing to read",
+                           help="download the repo again")  # fmt: skip
+        paths = [str(snapshots / n) for n in below]
+        said = f"give the snapshot: {paths[0]}" + (" (refs/main)" if main == below[0] and len(below) > 1 else "")
+        said += f"; or {_few(paths[1:])}" if paths[1:] else ""
+    elif cached:
+        own = f"the root of a Hub cache, with {len(cached)} models"
+        said = f"give a snapshot of one: {_few([str(folder / n / 'snapshots' / 'COMMIT') for n in cached])}"
+    else:
+        below = [n for n in source.folders if _holds_model(folder / n)]
+        if not below:
+            return None
+        numbered = [n for n in below if re.search(r"\d+$", n)]
+        below.sort(key=lambda n: [-int(d) for d in re.findall(r"\d{1,18}", n)[-1:]] or [1])
+        own = f"no model here, but in {len(below)} folder{'s' if len(below) != 1 else ''}: {_few(below)}"
+        said = f"give one of them: {folder / below[0]}" if len(below) > 1 else f"give {folder / below[0]}"
+        said += " has the highest number" if len(numbered) > 1 else ""
+    return finding(
+        "SRC127", visible(source.name), expected="config.json and safetensors files", observed=own, help=said
+    )
+
+
+def _ref(path: Path) -> str:
+    raw = read_plain(path, 200) if path.is_file() else b""
+    return raw.decode("ascii", "replace").strip() if isinstance(raw, bytes) else ""
+
+
+def _holds_model(path: Path) -> bool:
+    """Tell whether a folder holds a config.json or weights of a model."""
+    try:
+        return any(n == "config.json" or is_model_weights(n) for n in os.listdir(path))
+    except OSError:
+        return False
+
+
+def _names_below(source: Source) -> list[str]:
+    """Return the first names in the folders of a folder."""
+    out: list[str] = []
+    for name in source.folders[:_SHOWN]:
+        try:
+            out += [f"{name}/{n}" for n in sorted(os.listdir(f"{source.folder}/{name}"))[:100]]
+        except OSError:
+            continue
+    return sorted(out)
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
 
 
 def in_memory(name: str, config: Any, tensors: Any) -> Source | Finding:

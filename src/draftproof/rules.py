@@ -126,6 +126,20 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
      "What adapt would write holds too little of the drafter to start from, or cannot be started from at all. A script "
      "that trains what it finds in DIR would train a drafter from scratch without a word.",
      "Read the plan; --anyway writes it all the same, unless the source is broken."),
+    ("SRC124", "adapter-only", "usage", "error", "this is an adapter, not a whole checkpoint",
+     "An adapter holds changes to the weights of a base model: alone it can be neither drafter nor target, and its "
+     "tensors have names of their own.",
+     "Merge it into its base model, save the result as safetensors, and give that folder."),
+    ("SRC125", "not-a-language-model", "usage", "error", "this is no checkpoint of a language model",
+     "A dataset, a space or a diffusion model has another layout: nothing that is asked of a drafter or a target "
+     "applies to it.",
+     "Give the folder, or the ORG/NAME, of a drafter or of its target."),
+    ("SRC126", "training-state-only", "usage", "error", "folder holds training state, and no weights",
+     "Optimizer, scheduler and random state resume a training; no engine serves them.",
+     "Export the weights with the trainer's own tool, and give the folder that it writes."),
+    ("SRC127", "model-is-below", "usage", "error", "the model stands in a folder below this one",
+     "Which of several checkpoints is meant is not guessed.",
+     "Give the folder that holds config.json and the weights; the finding proposes some."),
 
     # --- STF: the safetensors header ---------------------------------------------------------------------------
     ("STF201", "header-too-small", "container", "error", "file is shorter than the 8-byte header length",
