@@ -136,9 +136,11 @@ def examine(
 
 
 def _same(a: Source, b: Source) -> bool:
-    if a.folder is not None and b.folder is not None:
-        return a.folder.resolve() == b.folder.resolve()
-    return a.kind == b.kind == "recording" and (a.name, a.revision) == (b.name, b.revision)
+    if a.folder is not None and b.folder is not None and a.folder.resolve() == b.folder.resolve():
+        return True
+    if a.kind == b.kind == "recording":
+        return (a.name, a.revision) == (b.name, b.revision)
+    return bool(a.repo) and a.repo.lower() == b.repo.lower() and "memory" not in (a.kind, b.kind)
 
 
 def _view(case: Case, checkpoint: Checkpoint, kind: str, id: str) -> View:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from draftproof.checkpoint import Checkpoint
+from draftproof.checkpoint import Checkpoint, listed
 from draftproof.contracts import Contract
-from draftproof.dims import Absent, Known
-from draftproof.findings import Finding, finding, unknown, visible
+from draftproof.dims import Absent, Bindings, Expr, ExprError, Known, evaluate
+from draftproof.findings import Finding, finding, nearest, unknown, visible
 from draftproof.library import Library
 
 
@@ -26,6 +26,8 @@ def recognise(
     if id and not group:
         contract, found = library.get(kind, id)
         return contract, list(found)
+    if kind == "family" and (adapter := _adapter(checkpoint)):
+        return None, [adapter]
     ranked = rank(library, checkpoint, kind, among=group, in_target=in_target or bool(group))
     best = [one for one in ranked if one[0] == ranked[0][0]]
     other = "target" if kind == "family" else "family"
@@ -34,10 +36,22 @@ def recognise(
         return contract, [] if contract else list(found)
     config, source = checkpoint.config, checkpoint.source
     if len(best) > 1:
-        seen = " and ".join(id for _, id in best)
-        return None, [unknown("TEN409", source.name, expected="one contract", observed=seen, where=source.label)]
+        seen = " and ".join(f"{id} ({_evidence(library.detect(kind, id), checkpoint)})" for _, id in best)
+        ids = [id for _, id in best]
+        help = (
+            f"say which is meant: {' or '.join(f'--family {id}' for id in ids)}"
+            if kind == "family"
+            else ("change [detect] of one of them, so that one alone matches: both are contracts at hand")
+        )
+        return None, [
+            unknown("TEN409", source.name, expected="one contract", observed=seen, where=source.label, help=help)
+        ]
     if config.broken or any(f.code == "SRC114" for f in checkpoint.findings):
         return None, []  # what could not be read has been said
+    if any(isinstance(config(key), Known) for key in _DIFFUSION):
+        seen = f"a part of a diffusion model ({visible(config.text('_class_name')) or 'it names no class'})"
+        expected = "a checkpoint of a language model"
+        return None, [finding("SRC125", source.name, expected=expected, observed=seen, where=source.label)]
     code = "TEN408" if kind == "family" else "TEN410"
     known = f"one of {', '.join(group or files)}"
     seen = f"architectures {visible(config.texts('architectures'))}, model_type {visible(config.text('model_type'))!r}"
@@ -58,7 +72,102 @@ def recognise(
                 help=help,
             )
         ]
-    return None, [unknown(code, f"{checkpoint.role} {source.name}", expected=known, observed=seen, where=source.label)]
+    names = [a for id in group or files for a in library.detect(kind, id).get("any_architecture", ())]
+    near = next((m for a in config.texts("architectures") if (m := nearest(a, names, 0.8))), "")
+    note, help = nearly(library, checkpoint, group or list(files)) if kind == "family" and not in_target else ("", "")
+    return None, [
+        unknown(
+            code, f"{checkpoint.role} {source.name}", expected=known, observed=seen + near, where=source.label,
+            note=note, help=help,
+        )
+    ]  # fmt: skip
+
+
+_DIFFUSION = ("_diffusers_version", "_class_name")  # keys of a diffusion model's config
+_LOW_RANK = (".lora_", "lora_A", "lora_B", "lora_embedding_", ".hada_w", ".lokr_w", ".ia3_")  # in an adapter's names
+
+
+def _adapter(checkpoint: Checkpoint) -> Finding | None:
+    """Say that the tensors are those of an adapter, where most of them are."""
+    table = checkpoint.table()
+    odd = [name for name in table.tensors if any(part in name for part in _LOW_RANK)]
+    if not table.read or not odd or 2 * len(odd) < len(table.tensors):
+        return None
+    base = checkpoint.config.text("base_model_name_or_path")
+    help = f"merge it into {visible(base) if base else 'its base model'}, save the result, and give that folder"
+    seen = f"{len(odd)} of {len(table.tensors)} tensors of an adapter: {listed(odd, 3)}"
+    label = checkpoint.source.label
+    return finding("TEN435", checkpoint.source.name, expected="whole weights", observed=seen, where=label, help=help)
+
+
+def nearly(library: Library, checkpoint: Checkpoint, ids: Sequence[str]) -> tuple[str, str]:
+    """Say how near each family comes, and by what it fails: "eagle3: 12 of 15 tensor names, lacks fc.weight".
+
+    Returns that, and what to do. A name counts if one of the family's dialects gives it, with the others of its kind.
+    """
+    table = checkpoint.table()
+    names = list(table.tensors)
+    rows: list[tuple[int, str, str]] = []
+    for id in ids:
+        contract, _ = library.get("family", id)
+        if contract is None:
+            continue
+        decoded = [[d.decode(n) for n in names] for d in contract.dialects]
+        good = [{c for c in row if c is not None and next(contract.rules_for(c), None)} for row in decoded]
+        best = max(good, key=len, default=set())
+        dims = Bindings(contract.dims, {"drafter": checkpoint.config.under(contract.nested)})
+        wanted = [r for r in contract.tensors.values() if r.presence == "required" and _holds(r.when, dims)]
+        lacking = [n for r in wanted if (n := r.name.replace("{i}", "0").replace("{j}", "0")) not in best]
+        why = [f"{len(best)} of {len(names)} tensor names"] if names else []
+        why += [f"lacks {listed(lacking, 3)}"] if names and lacking else []
+        why += _ruled_out(contract.detect, checkpoint)
+        near = 2 * len(best) >= len(names) > 0
+        rows.append((len(lacking) - len(best) if near else 1 << 30, id, ", ".join(why) if near else "no"))
+    rows.sort()
+    close = [f"{id}: {why}" for _, id, why in rows if why != "no"][:4]
+    far = [id for _, id, why in rows if why == "no"]
+    if not names:
+        return "", ""
+    said = "; ".join([*close, f"no: {listed(far, 4)}"] if far else close) or "no family comes near"
+    write = f"write a contract for it: draftproof init --drafter {visible(checkpoint.source.name)} is a start"
+    help = f"if {rows[0][1]} is meant, say so with --family {rows[0][1]}; else {write}" if close else write
+    return said, help
+
+
+def _holds(when: Expr | None, dims: Bindings) -> bool:
+    """Tell whether a condition is known to hold."""
+    try:
+        return when is None or evaluate(when, dims) is True
+    except ExprError:
+        return False
+
+
+def _ruled_out(detect: Mapping[str, Any], checkpoint: Checkpoint) -> list[str]:
+    """Return what rules a contract out, whatever else speaks for it."""
+    config, names = checkpoint.config, checkpoint.table().tensors
+    out = [
+        f"ruled out by {key} in config.json" for key in detect.get("no_config", ()) if isinstance(config(key), Known)
+    ]
+    out += [f"ruled out by {p}" for p in detect.get("no_tensor", ()) if _any_name(names, p)]
+    out += [
+        f"{key} is not {' or '.join(texts)}"
+        for key, texts in detect.get("texts", {}).items()
+        if not isinstance(seen := config(key), Known) or seen.value not in texts
+    ]
+    return out
+
+
+def _evidence(detect: Mapping[str, Any], checkpoint: Checkpoint) -> str:
+    """Return by what a contract recognises a checkpoint."""
+    config, table = checkpoint.config, checkpoint.table()
+    own = config.texts("architectures")
+    out = [a for key in ("any_architecture", "plain_architecture") for a in detect.get(key, ()) if a in own]
+    out += [f"{key} = {config.text(key)}" for key in detect.get("texts", {}) if config.text(key)]
+    out += [f"model_type {m}" for m in detect.get("any_model_type", ()) if m == config.text("model_type")]
+    out += [key for key in detect.get("any_config", ()) if isinstance(config(key), Known)]
+    if table.read and not out:
+        out += [p for p in detect.get("any_tensor", ()) if _any_name(table.tensors, p)]
+    return f"by {listed(out, 3)}"
 
 
 def _plain(library: Library, checkpoint: Checkpoint) -> bool:

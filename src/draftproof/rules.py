@@ -323,6 +323,9 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("TEN411", "duplicate-after-renaming", "conforms", "error", "two tensors have the same canonical name",
      "A loader keeps whichever comes last.",
      "Remove one of them."),
+    ("TEN435", "adapter-tensors", "conforms", "error", "tensors are those of an adapter",
+     "Low-rank matrices change the weights of a base model: an engine that looks for whole weights finds none.",
+     "Merge the adapter into its base model, and give the folder of the result."),
 
     # --- DIM: unification --------------------------------------------------------------------------------------
     ("DIM401", "sources-disagree", "conforms", "error", "two sources of a dim disagree",

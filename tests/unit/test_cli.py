@@ -284,7 +284,7 @@ def test_explain_in_json_holds_the_whole_rule(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        (("explain", "TEN43"), "TEN403"),
+        (("explain", "TNE403"), "TEN403"),
         (("check", "kimi-k2-eagle"), "kimi-k2-eagle3"),
         (("show", "eagle3-mle"), "eagle3-mla"),
         (("show", "moonshotai/Kimi-K25"), "moonshotai/Kimi-K2.5"),

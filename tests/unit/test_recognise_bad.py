@@ -12,6 +12,7 @@ import pytest
 import builder as b
 from draftproof import api, cli
 from draftproof.findings import Report
+from draftproof.library import Library
 
 CONFIG, TABLE = b.dense_config(), b.dense()
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -235,3 +236,93 @@ def test_command_line_ends_with_wrong_usage_where_a_folder_holds_no_checkpoint(c
     folder = put(FOLDERS["LoRA adapter"][0])
     assert cli.main(["check", "--drafter", folder]) == 2
     assert "SRC124" in capsys.readouterr().out
+
+
+# --- families that cannot be told ---------------------------------------------------------------------------------
+
+PLAIN = b.edit(CONFIG, {"architectures": ["NewDrafter"], "model_type": "new", "eagle_config": b.ABSENT,
+                        "draft_vocab_size": b.ABSENT})  # fmt: skip
+NO_FUSION = b.changed(TABLE, {"fc.weight": None, "midlayer.hidden_norm.weight": None, "d2t": None, "t2d": None})
+
+
+def test_family_that_cannot_be_told_names_what_comes_near_and_by_what_it_fails() -> None:
+    report = alone(b.given(PLAIN, NO_FUSION, b.DRAFTER))
+    assert b.codes(report) == {"TEN408 unknown"}
+    text = b.text(report)
+    assert "eagle3: 11 of 11 tensor names, lacks fc.weight, layers.0.hidden_norm.weight; " in text
+    assert "no: " in text
+    assert "dflash" in text.partition("no: ")[2]
+    assert "--family eagle3; else write a contract for it: draftproof init --drafter" in text
+
+
+def test_what_a_near_family_lacks_is_named() -> None:
+    table = b.changed(NO_FUSION, {"norm.weight": None, "odd.weight": ("BF16", (2,))})
+    text = b.text(alone(b.given(PLAIN, table, b.DRAFTER)))
+    assert "eagle3: 10 of 11 tensor names, lacks fc.weight, layers.0.hidden_norm.weight, norm.weight" in text
+
+
+def test_what_rules_a_near_family_out_is_named() -> None:
+    config = b.edit(PLAIN, {"speculators_model_type": "new"})
+    text = b.text(alone(b.given(config, TABLE, b.DRAFTER)))
+    assert "eagle3: 15 of 15 tensor names, ruled out by speculators_model_type in config.json" in text
+
+
+def test_checkpoint_that_is_near_no_family_says_so_and_what_to_do() -> None:
+    text = b.text(alone(b.given(PLAIN, {"a.weight": ("BF16", (2,)), "b.weight": ("BF16", (3,))}, b.DRAFTER)))
+    assert "no: " in text
+    assert "of 2 tensor names" not in text
+    assert "write a contract for it: draftproof init" in text
+
+
+def test_misspelt_architecture_is_told_what_it_may_mean() -> None:
+    config = b.edit(PLAIN, {"architectures": ["LlamaForCausalLMEagle33"]})
+    text = b.text(alone(b.given(config, NO_FUSION, b.DRAFTER)))
+    assert "did you mean 'LlamaForCausalLMEagle3'?" in text
+
+
+def two(folder: Path) -> Library:
+    """Return a library in which two families have the same architecture."""
+    text = (Library().files("family")["eagle3"]).read_text()
+    (folder / "families").mkdir(parents=True)
+    (folder / "families" / "mine.toml").write_text(text.replace('id = "eagle3"', 'id = "mine"', 1))
+    return Library(folder)
+
+
+def test_two_families_that_both_match_are_named_with_their_evidence_and_the_flag(tmp_path: Path) -> None:
+    library = two(tmp_path / "own")
+    report = api.check_models(put(GOOD), None, library)
+    assert b.codes(report) == {"TEN409 unknown"}
+    text = b.text(report)
+    assert "eagle3 (by LlamaForCausalLMEagle3" in text
+    assert "mine (by LlamaForCausalLMEagle3" in text
+    assert "--family eagle3 or --family mine" in text
+    assert b.codes(api.check_models("drafter", None, library, "mine")) == set()
+
+
+def test_adapter_that_is_named_like_a_model_is_told_by_its_tensors() -> None:
+    report = alone(put({"config.json": json.dumps(CONFIG), WEIGHTS: b.safetensors(LORA_TABLE)}))
+    assert b.codes(report) == {"TEN435"}
+    assert "6 of 6 tensors of an adapter" in b.text(report)
+
+
+def test_diffusion_config_in_memory_is_told_as_one() -> None:
+    report = alone(b.given({"_class_name": "UNet2DConditionModel", "_diffusers_version": "0.30"}, {}, "org/u"))
+    assert b.codes(report) == {"SRC125"}
+    assert "UNet2DConditionModel" in b.text(report)
+
+
+# --- roles --------------------------------------------------------------------------------------------------------
+
+
+def test_drafter_given_as_target_is_told_as_a_drafter() -> None:
+    report = b.check(b.given(CONFIG, TABLE, b.DRAFTER), put(GOOD))
+    assert "PAIR422" in b.codes(report)
+    assert "a drafter (eagle3)" in b.text(report)
+
+
+def test_same_repo_for_both_is_no_pair_wherever_the_two_are_read() -> None:
+    cache("models--org--name", COMMIT)
+    cache("other/models--org--name", OTHER, (OTHER,))
+    both = [f"models--org--name/snapshots/{COMMIT}", f"other/models--org--name/snapshots/{OTHER}"]
+    for other in both:
+        assert "SRC118" in b.codes(api.check_models(both[0], other, b.LIBRARY))
