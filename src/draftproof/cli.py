@@ -24,6 +24,7 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
   draftproof check --config draft_config.json            a config, before anything is trained
   draftproof adapt AQ-MedAI/Kimi-K2-Instruct-eagle3 --to moonshotai/Kimi-K2.5
   draftproof adapt ./my-eagle3 --to ./target --write ./adapted
+  draftproof diff ./drafter-v1 ./drafter-v2              what changed, and which verdicts change with it
   draftproof show eagle3                                 a contract, resolved
   draftproof list                                        what is known
   draftproof record ./my-eagle3 --as ORG/NAME@COMMIT     keep what a checkpoint says, to check it without its bytes
@@ -62,6 +63,23 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
                 },
             ),
             ("--anyway", {"action": "store_true", "help": "write even where the plan says no"}),
+            _FAMILY,
+        ),
+    ),
+    "diff": (
+        "what changed from one version of a drafter to another, and which verdicts change with it",
+        (
+            ("old", _MODEL | {"metavar": "OLD", "help": "a local folder, ORG/NAME or ORG/NAME@COMMIT"}),
+            ("new", _MODEL | {"metavar": "NEW", "help": "the version to review"}),
+            (
+                "--target",
+                _MODEL
+                | {
+                    "action": "append",
+                    "default": [],
+                    "help": "also judge both with this target; those declared, and those of pairs, are always judged",
+                },
+            ),
             _FAMILY,
         ),
     ),
@@ -203,6 +221,13 @@ def _adapt(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str,
     return _report(adapt.adapt(args.drafter, args.to, library, **more), args)
 
 
+def _diff(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
+    from draftproof.diff import diff  # noqa: PLC0415
+
+    library = _library(args, top)
+    return _report(diff(args.old, args.new, library, family=args.family or "", targets=args.target), args)
+
+
 def _show(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
     from draftproof import api  # noqa: PLC0415
 
@@ -261,7 +286,15 @@ def _plain(data: Any, args: argparse.Namespace) -> tuple[str, int]:
     return (_json(data) if args.format == "json" else "\n".join(render.tree_text(data)) + "\n"), 0
 
 
-_COMMANDS = {"check": _check, "adapt": _adapt, "show": _show, "list": _list, "record": _record, "explain": _explain}
+_COMMANDS = {
+    "check": _check,
+    "adapt": _adapt,
+    "diff": _diff,
+    "show": _show,
+    "list": _list,
+    "record": _record,
+    "explain": _explain,
+}
 
 
 def run() -> int:

@@ -161,6 +161,33 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """Say one thing of two versions: what changed, what could not be compared, how a verdict stands."""
+
+    topic: str  # "family", "config", "tensors", "values", "files" or "verdicts"
+    kind: str  # "changed", "worse", "unknown", or "same" for what is said though nothing changed
+    text: str  # "layers 1 → 2"
+    subject: str = ""  # the dim, config key, tensor, file or rung it is about
+    old: str = ""
+    new: str = ""
+
+
+@dataclass(frozen=True)
+class Review:
+    """Hold the answer of diff: the verdict and every difference, in the order in which they are read."""
+
+    verdict: str  # "same", "differs", "worse", "unknown"
+    headline: str
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def outcome(self) -> Verdict:
+        """Return pass where no check failed that held, fail where one did, unknown where that was not judged."""
+        outcomes: Mapping[str, Verdict] = {"same": "pass", "differs": "pass", "worse": "fail"}
+        return outcomes.get(self.verdict, "unknown")
+
+
+@dataclass(frozen=True)
 class Report:
     """Hold one answer, whole: every output renders this and nothing else."""
 
@@ -168,6 +195,7 @@ class Report:
     sections: tuple[Section, ...] = ()
     sides: tuple[Side, ...] = ()
     plan: Plan | None = None
+    review: Review | None = None
     bytes_read: int = 0
     rerun: str = ""
     schema: int = field(default=SCHEMA)
@@ -180,7 +208,7 @@ class Report:
     @property
     def verdict(self) -> Verdict:
         """Return fail if a check fails, else unknown if one could not be judged or none was made, else pass."""
-        return verdict_of(self.findings)
+        return self.review.outcome if self.review else verdict_of(self.findings)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -214,7 +242,7 @@ class Report:
         """Read back what to_dict wrote; raises ValueError for another schema version."""
         if data.get("schema") != SCHEMA:
             raise ValueError(f"report schema {data.get('schema')!r}; this draftproof reads {SCHEMA}")
-        plan = data.get("plan")
+        plan, review = data.get("plan"), data.get("review")
         return cls(
             subject=data["subject"],
             sections=tuple(
@@ -227,6 +255,8 @@ class Report:
                 changes=tuple(_make(Change, c) for c in plan["changes"]),
                 steps=tuple(_make(Step, s) for s in plan["steps"]),
             ),
+            review=review
+            and replace(_make(Review, review), differences=tuple(_make(Difference, d) for d in review["differences"])),
             bytes_read=data["bytes_read"],
             rerun=data["rerun"],
         )

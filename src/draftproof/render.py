@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from draftproof.findings import Finding, Plan, Report, Section, Side, visible
+from draftproof.findings import Finding, Plan, Report, Review, Section, Side, visible
 from draftproof.rules import BANDS, RULES, Rule
 
 WIDTH = 118
@@ -111,6 +111,11 @@ def report_text(report: Report, *, level: str = "info") -> str:
         ]
         out += ["", *(finding_text(f) for f in blocking)] if blocking else []
         out += ["", f"what rungs 1 and 2 say of the pair as it is: {_VERDICTS[report.verdict]} ({counts_text(report)})"]
+    elif report.review is not None:
+        out += [textwrap.fill(f"{subject}: {report.review.headline}", WIDTH, break_long_words=False), ""]
+        out += [side_text(s) for s in report.sides]
+        out += [review_text(report.review)] if report.review.differences else []
+        out += [f"\n{section.rung}\n{text}" for section in report.sections if (text := section_text(section))]
     else:
         out += [f"{subject}: {_VERDICTS[report.verdict]} ({counts_text(report)})", ""]
         out += [side_text(s) for s in report.sides]
@@ -125,6 +130,30 @@ def report_text(report: Report, *, level: str = "info") -> str:
         out.append(f"{'rerun':<10}{visible(report.rerun, 8000)}")  # one line, to be copied
     out.append(field("read", f"{report.bytes_read:,} bytes", 0))
     return "\n".join(out) + "\n"
+
+
+def review_text(review: Review) -> str:
+    """Return the lines of a diff below their topics, in order."""
+    out: list[str] = []
+    topic = ""
+    for d in review.differences:
+        if d.topic != topic:
+            topic = d.topic
+            out += ["", topic]
+        out.append(
+            textwrap.fill(
+                d.text,
+                WIDTH,
+                initial_indent=f"{_MARKS[d.kind]} ",
+                subsequent_indent="    ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
+    return "\n".join(out)
+
+
+_MARKS = {"changed": " ", "worse": "!", "unknown": "?", "same": "="}
 
 
 def plan_text(plan: Plan, subject: str) -> str:

@@ -413,6 +413,12 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("PAIR422", "roles", "fits", "error", "this is not a drafter for that target",
      "The checkpoint given as drafter is not one, or the one given as target is.",
      "Check the order of the two names."),
+    ("PAIR455", "diff-of-two-kinds", "usage", "error", "one is a drafter and the other a target",
+     "A diff compares two versions of one model; how a drafter stands to a target is what check answers.",
+     "Give two drafters, or two targets; for a pair: draftproof check --drafter A --target B."),
+    ("PAIR456", "family-changed", "fits", "warning", "the two versions are of different contracts",
+     "A drafter of another family is loaded by another class, and its tensors mean other things.",
+     "See that engines and launch scripts name the new family; give --family if it was told wrongly."),
 )
 # fmt: on
 

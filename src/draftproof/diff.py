@@ -1,0 +1,745 @@
+"""Review of a new version: two checkpoints, or two views of a pair, compared in the field's terms.
+
+``compare`` reads top to bottom: what they are, sizes and config, tensors, values of the maps, files, verdicts. What was
+not read on a side is said as such and is never counted as unchanged. Only maps and small files are read here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from draftproof.api import Model, open_side, side
+from draftproof.checkpoint import WHOLE, Checkpoint, Config, Table, listed
+from draftproof.conform import View, conform, dtype_of, rope_of, rope_unknown
+from draftproof.contracts import Contract, Fact, Pair
+from draftproof.dims import Absent, Known, Seen, Unknown
+from draftproof.findings import (
+    LEVELS,
+    LONGEST,
+    Difference,
+    Finding,
+    Report,
+    Review,
+    Section,
+    finding,
+    unknown,
+    verdict_of,
+    visible,
+)
+from draftproof.library import Library
+from draftproof.pair import Couple, declared_facts, fits, same_repo
+from draftproof.recognise import recognise
+
+SIDES = ("old", "new")
+VALUES_LIMIT = 64 << 20  # bytes of a map that are read
+FILE_LIMIT = 16 << 20  # bytes of another file that are compared
+MOST = 200  # lines of one kind
+VERDICTS = {"pass": "holds", "fail": "does not hold", "unknown": "could not be judged"}
+_ROLES = {  # what a dim is called by the part it plays, where the contract's summary has no word for it
+    "hidden": "hidden {}", "target_hidden": "target's hidden {}", "draft_vocab": "draft vocabulary {}",
+    "target_vocab": "target's vocabulary {}", "vocab": "vocabulary {}", "layers": "layers {}",
+    "target_layers": "target's layers {}", "context": "context {}", "target_context": "target's context {}",
+    "tied": "head tied to the embedding {}", "use_aux": "aux hidden states {}",
+}  # fmt: skip
+_NOT_JUDGED = ("values", "files")  # topics of which no rung here judges anything
+
+
+# --- the answer ---------------------------------------------------------------------------------------------------
+
+
+def diff(old: Model, new: Model, library: Library, *, family: str = "", targets: Sequence[str] = ()) -> Report:
+    """Compare two versions of a drafter, or of a target: folders, ids or recordings; raises nothing."""
+    subject = " → ".join(visible(_name(m)) for m in (old, new))
+    found: list[Finding] = []
+    views: list[View] = []
+    for label, model in zip(SIDES, (old, new), strict=True):
+        opened = open_side(model, "drafter", library)
+        if isinstance(opened, Finding):
+            found.append(replace(opened, subject=f"{label} {opened.subject}"))
+        else:
+            views.append(_view(opened, library, family))
+    if len(views) < 2:
+        lead = f"cannot be compared: {found[0].subject}: {found[0].message} ({found[0].observed})"
+        return _answer(subject, [Section.of("compare", found)], _sides(views, found), Review("unknown", lead), views)
+    kinds = [v.contract.kind if v.contract else "" for v in views]
+    if set(kinds) == {"family", "target"}:
+        seen = " and ".join(f"{label}: a {'drafter' if k == 'family' else k} ({v.contract.id if v.contract else ''})"
+                            for label, k, v in zip(SIDES, kinds, views, strict=True))  # fmt: skip
+        odd = finding("PAIR455", subject, expected="two versions of one model", observed=seen)
+        lead = f"cannot be compared: {odd.message}"
+        return _answer(subject, [Section.of("compare", [odd])], _sides(views, []), Review("unknown", lead), views)
+    partners = list(_partners(views, library, targets))
+    differences, new_failures = compare(views[0], views[1], partners)
+    for label, view in zip(SIDES, views, strict=True):
+        found += [replace(f, subject=f"{label} {f.subject}") for f in view.findings if view.contract is None]
+    ids = [v.contract.id for v in views if v.contract]
+    if len(set(ids)) == 2:
+        found.append(finding("PAIR456", subject, expected=f"{ids[0]} (old)", observed=f"{ids[1]} (new)"))
+    sections = [Section.of("contract", library.broken()), Section.of("compare", found), *new_failures]
+    words = [_name(m) for m in (old, new)]
+    words += [w for t in targets for w in ("--target", t)] + (["--family", family] if family else [])
+    read = (*views, *(p.view for p in partners if p.view))
+    made = _answer(subject, sections, _sides(views, []), _review(differences), read)
+    return replace(made, rerun=shlex.join(["draftproof", "diff", *words]))
+
+
+def _answer(subject: str, sections: Iterable[Section], sides: Any, review: Review, read: Iterable[View]) -> Report:
+    sources = {id(v.checkpoint.source): v.checkpoint.source for v in read}
+    return Report(
+        subject,
+        tuple(s for s in sections if s.findings),
+        sides,
+        review=review,
+        bytes_read=sum(s.bytes_read for s in sources.values()),
+    )
+
+
+def _name(model: Any) -> str:
+    return str(model.get("name", "in memory") if isinstance(model, Mapping) else getattr(model, "name", "") or model)
+
+
+def _sides(views: Sequence[View], found: Sequence[Finding]) -> tuple[Any, ...]:
+    labels = [label for label in SIDES if not any(f.subject.startswith(f"{label} ") for f in found)]
+    return tuple(replace(side(view), role=label) for label, view in zip(labels, views, strict=False))
+
+
+def _view(opened: Checkpoint, library: Library, family: str) -> View:
+    """Return a checkpoint as the contract of a family sees it, else as that of a target, else as no contract does."""
+    contract, found = recognise(library, opened, "family", family)
+    if contract is None and not family:
+        other = Checkpoint(opened.source, "target")
+        target, _ = recognise(library, other, "target")
+        if target is not None:
+            return conform(target, other)
+    if contract is not None:
+        return conform(contract, opened)
+    view = View(opened, config=opened.config, table=opened.table())
+    view.findings = [*opened.findings, *found]
+    return view
+
+
+def _review(differences: Sequence[Difference]) -> Review:
+    count = {kind: sum(d.kind == kind for d in differences) for kind in ("changed", "worse", "unknown")}
+    open_ = [d for d in differences if d.kind == "unknown" and d.topic not in _NOT_JUDGED]
+    changes = count["changed"] + count["worse"]
+    said = f"{changes} change{'s' if changes != 1 else ''}" if changes else "no difference"
+    lacking = f"; {count['unknown']} not compared" if count["unknown"] else ""
+    if count["worse"]:
+        return Review("worse", f"got worse: a check fails that did not; {said}{lacking}", tuple(differences))
+    if open_:
+        seen = said if changes else "no difference in what was compared"
+        return Review("unknown", f"could not be judged whole: {seen}{lacking}", tuple(differences))
+    if changes:
+        return Review("differs", f"{said}, and no check fails that did not{lacking}", tuple(differences))
+    return Review("same", f"no difference{lacking}", tuple(differences))
+
+
+# --- with whom ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Partner:
+    """Hold one model with which both versions are paired: its view, or why there is none, and what pairs declare."""
+
+    name: str
+    library: Library
+    view: View | None
+    problem: Finding | None = None
+    facts: Sequence[tuple[str, Mapping[str, Fact]]] = ()  # repo of a drafter -> facts that a pair declares of it
+
+
+def _partners(views: Sequence[View], library: Library, targets: Sequence[str]) -> Iterator[Partner]:
+    """Yield the known targets of two drafters: those given, those declared, those of pairs that name either.
+
+    Of two targets, the drafters of pairs that name either are yielded.
+    """
+    kind = next((v.contract.kind for v in views if v.contract), "")
+    role = "target" if kind == "family" else "drafter"
+    asked: dict[str, tuple[str, str | None, Path | None, str]] = {}  # name -> spec, revision, base, repo
+    facts: dict[str, list[tuple[str, Mapping[str, Fact]]]] = {}
+    for spec in targets:
+        asked.setdefault(spec.lower(), (spec, None, None, ""))
+    repos = list(dict.fromkeys(r for v in views if (r := v.checkpoint.source.repo)))
+    for id in sorted({i for repo in repos for i in library.mentioning("pair", [repo])}):
+        pair, _ = library.get("pair", id)
+        if not isinstance(pair, Pair):
+            continue
+        ends = {"drafter": (pair.drafter, pair.drafter_revision, pair.drafter_repo)}
+        ends["target"] = (pair.target, pair.target_revision, pair.target_repo)
+        own = ends.pop("drafter" if role == "target" else "target")
+        ((spec, revision, repo),) = ends.values()
+        if any(same_repo(own[2] or own[0], r) for r in repos):
+            folder = library.files("pair")[id].parent
+            asked.setdefault((repo or spec).lower(), (spec, revision, folder, repo))
+            facts.setdefault((repo or spec).lower(), []).append((pair.drafter_repo or pair.drafter, pair.facts))
+    for view in views if role == "target" else ():
+        stated = view.stated("verifier")
+        fact = declared_facts(library, view.checkpoint.source.repo).get("trained_on")
+        for name in (stated.value if isinstance(stated, Known) else "", fact.value if fact else ""):
+            if name:
+                asked.setdefault(str(name).lower(), (str(name), None, None, ""))
+    for key, (spec, revision, base, repo) in asked.items():
+        opened = open_side(spec, role, library, revision, base)
+        if isinstance(opened, Finding):
+            yield Partner(repo or spec, library, None, opened)
+            continue
+        opened.source.repo = repo or opened.source.repo
+        contract, found = recognise(library, opened, "family" if role == "drafter" else "target")
+        if contract is None:
+            said = [*opened.findings, *found]
+            problem = said[0] if said else unknown("TEN410", visible(repo or spec))
+            yield Partner(repo or spec, library, None, problem)
+        else:
+            yield Partner(repo or spec, library, conform(contract, opened), None, facts.get(key, ()))
+
+
+# --- what differs -------------------------------------------------------------------------------------------------
+
+
+def compare(old: View, new: View, partners: Iterable[Partner] = ()) -> tuple[list[Difference], list[Section]]:
+    """Return every difference of two views, in order, and the findings that fail in the new one alone."""
+    out = [*_what(old, new), *_config(old, new), *_tensors(old, new), *_values(old, new), *_files(old, new)]
+    verdicts, failures = _verdicts(old, new, partners)
+    return [*out, *verdicts], failures
+
+
+def _line(
+    topic: str, subject: str, sides: Sequence[object] = ("", ""), text: str = "", kind: str = "changed"
+) -> Difference:
+    old, new = map(visible, sides)
+    return Difference(topic, kind, visible(text or f"{subject} {old} → {new}", LONGEST), visible(subject), old, new)
+
+
+def _what(old: View, new: View) -> Iterator[Difference]:
+    """Say whether contract and commit changed."""
+    ids = [v.contract.id if v.contract else "not known" for v in (old, new)]
+    if None in (old.contract, new.contract):
+        yield _line("family", "family", ids, kind="unknown")
+    elif ids[0] != ids[1]:
+        yield _line("family", "family", ids)
+
+
+# --- sizes and config ---------------------------------------------------------------------------------------------
+
+
+def phrases(contract: Contract) -> dict[str, str]:
+    """Return dim -> how it is told, {} standing for its value: by the contract's summary, else by the part it plays."""
+    out: dict[str, str] = {}
+    for part in contract.summary:
+        names = re.findall(r"\{([^{}]*)\}", part)
+        if len(names) == 1 and names[0] in contract.dims:
+            out[names[0]] = part.replace(f"{{{names[0]}}}", "{}")
+    fusion = contract.roles.get("fusion", "").removesuffix(".weight")
+    for role, dim in contract.sizes.items():
+        words = _ROLES.get(role, "")
+        if role == "aux":
+            words = f"{fusion} reads {{}} hidden states" if fusion else "aux hidden states {}"
+        if words:
+            out.setdefault(dim, words)
+    return {name: out.get(name, f"{name.replace('_', ' ')} {{}}") for name in contract.dims}
+
+
+def _tell(words: str, old: object, new: object) -> str:
+    return words.replace("{}", f"{_word(old)} → {_word(new)}", 1)
+
+
+def _word(value: object) -> object:
+    return ("no", "yes")[value] if isinstance(value, bool) else value
+
+
+class _Told:
+    """Gather what was told of two configs: the keys that need no line of their own, and what is not known of a side."""
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+        self.lacking: dict[tuple[str, ...], list[str]] = {}  # sides -> what is not known
+
+    def cover(self, keys: Sequence[Iterable[str]]) -> None:
+        self.keys.update(key for row in keys for key in row)
+
+    def covers(self, path: str) -> bool:
+        return any(path == key or path.startswith(f"{key}.") for key in self.keys)
+
+    def unknown(self, seen: Sequence[Seen], what: str) -> bool:
+        """Note what is not known, and tell whether it is not known on a side."""
+        sides = tuple(label for label, one in zip(SIDES, seen, strict=True) if isinstance(one, Unknown))
+        if sides:
+            self.lacking.setdefault(sides, []).append(what)
+        return bool(sides)
+
+
+def _config(old: View, new: View) -> Iterator[Difference]:
+    """Compare sizes, what else the contracts give a meaning to, and then every other config key, plainly."""
+    broken = [f"{label}: {v.checkpoint.config.broken}" for label, v in zip(SIDES, (old, new), strict=True)
+              if v.checkpoint.config.broken]  # fmt: skip
+    if broken:
+        yield _line("config", "config", ("", ""), f"config cannot be compared: {'; '.join(broken)}", "unknown")
+        return
+    told = _Told()
+    if old.contract is not None and new.contract is not None:
+        yield from _sizes(old, new, told)
+        yield from _facets(old, new, told)
+    yield from _other_keys(old, new, told)
+    for sides, names in told.lacking.items():
+        text = f"cannot be compared: {listed(dict.fromkeys(names), 40)}: not known of {' and '.join(sides)}"
+        yield _line("config", "config", ("", ""), text, "unknown")
+
+
+def _sizes(old: View, new: View, told: _Told) -> Iterator[Difference]:
+    assert old.contract is not None
+    assert new.contract is not None
+    words = phrases(old.contract) | phrases(new.contract)
+    for name in dict.fromkeys((*new.contract.dims, *old.contract.dims)):
+        seen: list[Seen] = []
+        keys: list[list[str]] = []
+        alias = True
+        for view in (old, new):
+            assert view.contract is not None
+            dim = view.contract.dims.get(name)
+            seen.append(view.dims(name) if dim else Absent(f"no dim of {view.contract.id}"))
+            sources = dim.sources.get(view.checkpoint.role, ()) if dim else ()
+            keys.append([*(key for s in sources for key in sorted(s.names)), *(dim.texts if dim else ())])
+            stands_for = dim is not None and dim.default is not None and bool(dim.default.name)
+            alias &= stands_for and isinstance(seen[-1], Known) and seen[-1].witness.startswith("default:")
+        if all(isinstance(one, Unknown) and one.told for one in seen) and not any(keys):
+            continue  # only the other side of a pair states it
+        if told.unknown(seen, words[name].replace(" {}", "")):
+            told.cover(keys)
+            continue
+        values = [one.value if isinstance(one, Known) else None for one in seen]
+        if _same(*values):
+            continue
+        told.cover(keys)
+        if not alias:
+            shown = [_word(v) if v is not None else "not stated" for v in values]
+            yield _line("config", name, shown, _tell(words[name], *shown))
+
+
+_Facet = tuple[str, Callable[[View], Seen], Callable[[View], Sequence[str]]]  # its name, what a side says, where
+
+
+def _facets(old: View, new: View, told: _Told) -> Iterator[Difference]:
+    """Compare what the contracts give a meaning to, and is no size."""
+    special = [k for v in (old, new) for k in v.keys("special")]
+    facets: list[_Facet] = [
+        ("architecture", _architecture, lambda v: ["architectures"]),
+        ("aux layers", _aux, lambda v: v.contract.aux_keys if v.contract else ()),
+        *((key, lambda v, key=key: v.lookup(key), lambda v, key=key: [key]) for key in dict.fromkeys(special)),
+        ("norm epsilon", lambda v: v.stated("eps"), lambda v: v.keys("eps")),
+        ("dtype", lambda v: dtype_of(v)[0], lambda v: v.keys("dtype")),
+        ("quantisation", _quantisation, lambda v: v.keys("quantisation")),
+        ("declared target", lambda v: v.stated("verifier"), lambda v: v.keys("verifier")),
+    ]
+    for name, ask, where in facets:
+        seen = [ask(v) for v in (old, new)]
+        keys = [where(v) for v in (old, new)]
+        if told.unknown(seen, name):
+            told.cover(keys)
+            continue
+        values = [one.value if isinstance(one, Known) else None for one in seen]
+        if not _same(*values):
+            told.cover(keys)
+            yield _line("config", name, ["none" if v is None else _shown(v) for v in values])
+    yield from _ropes(old, new, told)
+
+
+def _architecture(view: View) -> Seen:
+    seen = view.lookup("architectures")
+    if isinstance(seen, Known) and isinstance(seen.value, list):
+        return Known(", ".join(map(str, seen.value)), seen.witness)
+    return seen
+
+
+def _aux(view: View) -> Seen:
+    found: Seen = Absent("no aux layers are named")
+    for key in view.contract.aux_keys if view.contract else ():
+        found = view.lookup(key)
+        if not isinstance(found, Absent):
+            break
+    return found
+
+
+def _quantisation(view: View) -> Seen:
+    seen = view.stated("quantisation")
+    return Known(seen.value.get("quant_method") or "unnamed", seen.witness) if isinstance(seen, Known) else seen
+
+
+def _ropes(old: View, new: View, told: _Told) -> Iterator[Difference]:
+    keys = [
+        [key for part in (v.contract.keys.get("rope", {}) if v.contract else {}).values() for key in part]
+        for v in (old, new)
+    ]
+    unread = [rope_unknown(v, "theta", "tables", "partial", "interleaved") or Absent("") for v in (old, new)]
+    if told.unknown(unread, "rope"):
+        told.cover(keys)
+        return
+    ropes = [rope_of(v)[0] for v in (old, new)]
+    parts = sorted(ropes[0].keys() | ropes[1].keys(), key=lambda k: (k != "theta", k != "type", k))
+    changed = []
+    for part in parts:
+        values = [rope[part].value if part in rope else None for rope in ropes]
+        if not _same(*values):
+            changed.append(f"{part} " + " → ".join("none" if v is None else str(_word(_shown(v))) for v in values))
+    if changed:
+        told.cover(keys)
+        texts = [", ".join(f"{k} {_shown(rope[k].value)}" for k in parts if k in rope) or "none" for rope in ropes]
+        yield _line("config", "rope", texts, f"rope {', '.join(changed)}")
+
+
+_MISSING: Any = object()
+
+
+def _other_keys(old: View, new: View, told: _Told) -> Iterator[Difference]:
+    """List every config key that differs and was not told yet; a key that was not published is not known."""
+    (data, tables), (others, other_tables) = _lifted(old.config), _lifted(new.config)
+    if tables != other_tables:
+        names = [listed(side) or "the top level" for side in (tables, other_tables)]
+        yield _line("config", "config", names, f"the model's own keys stand in {names[0]} → {names[1]}")
+    lines = 0
+    for path, *sides in _walk("", data, others):
+        if told.covers(path):
+            continue
+        hidden = [
+            _hidden(view.config, path) if value is _MISSING else _hidden(view.config, path, published=True)
+            for view, value in zip((old, new), sides, strict=True)
+        ]
+        if _MISSING in sides and any(_spelt(v.config, path) for v in (old, new)):
+            hidden = [value is _MISSING for value in sides]  # under another name it may be there
+        if told.unknown([Unknown("not published") if h else Absent("") for h in hidden], path):
+            continue
+        lines += 1
+        if lines <= MOST:
+            shown = ["not there" if v is _MISSING else _json(v) for v in sides]
+            yield _line("config", path, shown, f"{path}: {shown[0]} → {shown[1]}")
+    if lines > MOST:
+        yield _line("config", "config", ("", ""), f"and {lines - MOST} more config keys")
+
+
+def _lifted(config: Config) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return a config whose nested tables stand at its top level, as its contract reads it; and those tables."""
+    out, tables = dict(config.data), []
+    for name in reversed(config.nested):
+        if isinstance(table := config.data.get(name), Mapping):
+            del out[name]
+            out |= {k: v for k, v in table.items() if k not in WHOLE}
+            tables.append(name)
+    return out, tuple(reversed(tables))
+
+
+def _hidden(config: Config, path: str, *, published: bool = False) -> bool:
+    """Tell whether a key may be there, or be another, though it was not published."""
+    paths = [path, *(f"{table}.{path}" for table in config.nested)]
+    return (config.partial and not published) or any(
+        p == k or p.startswith(f"{k}.") for k in config.unknown for p in paths
+    )
+
+
+def _spelt(config: Config, path: str) -> bool:
+    """Tell whether a library renamed a key when it printed the config."""
+    paths = [path, *(f"{table}.{path}" for table in config.nested)]
+    return any(p == k or k.startswith(f"{p}.") or p.startswith(f"{k}.") for k in config.respelled for p in paths)
+
+
+def _walk(path: str, a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield path, old and new value of each leaf that differs; a table that one side lacks is walked, too."""
+    tables = [isinstance(v, Mapping) for v in (a, b)]
+    if all(tables) or (any(tables) and _MISSING in (a, b) and (a or b)):
+        a, b = ({} if v is _MISSING else v for v in (a, b))
+        for key in dict.fromkeys((*a, *b)):
+            below = f"{path}.{key}" if path else str(key)
+            yield from _walk(below, a.get(key, _MISSING), b.get(key, _MISSING))
+    elif (a is _MISSING) != (b is _MISSING) or not _same(a, b):
+        yield path, a, b
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Tell whether two JSON values are the same; 1 is 1.0, and true is not 1."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return a == b or (a != a and b != b)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
+    return bool(type(a) is type(b) and a == b)
+
+
+def _json(value: Any) -> str:
+    return visible(json.dumps(value, ensure_ascii=False, default=str), 80)
+
+
+def _shown(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+# --- tensors ------------------------------------------------------------------------------------------------------
+
+
+def _tensors(old: View, new: View) -> Iterator[Difference]:
+    """Compare the tensor tables under canonical names: renamed by dialect only, removed, added, re-shaped, re-typed."""
+    unread = [f"{label}: {v.table.basis}" for label, v in zip(SIDES, (old, new), strict=True) if not v.table.read]
+    if unread:
+        text = f"tensors cannot be compared: {'; '.join(unread)}"
+        yield _line("tensors", "tensors", [v.table.basis or "read" for v in (old, new)], text, "unknown")
+        return
+    rows = [_canonical(v) for v in (old, new)]
+    common = [name for name in rows[0] if name in rows[1]]
+    yield from _renamed(old, new, [(rows[0][n], rows[1][n]) for n in common])
+    for n, word in ((0, "removed"), (1, "added")):
+        yield from _gone(word, rows[n], rows[1 - n], (old, new)[n], (old, new)[1 - n])
+    shapes, types = [], dict[tuple[str, str], list[str]]()
+    for name in common:
+        disk, (a, b) = rows[1][name], (v.table.tensors[r[name]] for v, r in zip((old, new), rows, strict=True))
+        if a.shape != b.shape:
+            shapes.append((disk, list(a.shape), list(b.shape)))
+        if a.dtype != b.dtype:
+            types.setdefault((a.dtype, b.dtype), []).append(disk)
+    for disk, first, second in shapes[:MOST]:
+        yield _line("tensors", disk, (first, second))
+    if len(shapes) > MOST:
+        yield _line("tensors", "tensors", ("", ""), f"and {len(shapes) - MOST} more of another shape")
+    for (first_type, second_type), names in types.items():
+        count = "" if len(names) == 1 else f"{len(names)} tensors: "
+        text = f"{count}{listed(names)} {first_type} → {second_type}"
+        yield _line("tensors", listed(names), (first_type, second_type), text)
+
+
+def _canonical(view: View) -> dict[str, str]:
+    """Return canonical name -> name on disk of every tensor; one that no rule speaks of keeps its own."""
+    back = {disk: name for name, disk in view.names.items()}
+    return {back.get(disk, disk): disk for disk in view.table.tensors}
+
+
+def _renamed(old: View, new: View, disks: Sequence[tuple[str, str]]) -> Iterator[Difference]:
+    other = [(a, b) for a, b in disks if a != b]
+    names = [v.dialect.name if v.dialect else "no" for v in (old, new)]
+    if other and names[0] != names[1]:
+        text = f"dialect {names[0]} → {names[1]}: {len(other)} of {len(disks)} common tensors renamed, as {{}} → {{}}"
+        yield _line("tensors", "dialect", names, text.format(*map(visible, other[0])))
+    else:
+        for a, b in other[:MOST]:
+            yield _line("tensors", b, (a, b), f"renamed {visible(a)} → {visible(b)}")
+
+
+def _gone(
+    word: str, rows: Mapping[str, str], others: Mapping[str, str], view: View, other: View
+) -> Iterator[Difference]:
+    gone = [name for name in rows if name not in others]
+    if gone and not _whole(other.table, other):
+        label = "new" if word == "removed" else "old"
+        text = f"tensors that {label} does not list, and its list is not whole: {listed(rows[n] for n in gone)}"
+        yield _line("tensors", "tensors", ("", ""), text, "unknown")
+        return
+    for name in gone[:MOST]:
+        tensor = view.table.tensors[rows[name]]
+        shown = f"{tensor.dtype} {list(tensor.shape)}"
+        sides = (shown, "") if word == "removed" else ("", shown)
+        yield _line("tensors", rows[name], sides, f"{word} {rows[name]} {shown}")
+    if len(gone) > MOST:
+        yield _line("tensors", "tensors", ("", ""), f"and {len(gone) - MOST} more {word}")
+
+
+def _whole(table: Table, view: View) -> bool:
+    """Tell whether a table shows what is missing: it is complete, or every wanted name was looked for."""
+    return table.complete or (view.contract is not None and view.contract.open and bool(view.checkpoint.source.folder))
+
+
+# --- values -------------------------------------------------------------------------------------------------------
+
+
+def _values(old: View, new: View) -> Iterator[Difference]:
+    """Compare the values of the draft vocabulary's map and mask, where both sides have them and their bytes."""
+    yield _line("values", "weights", ("", ""), "values of the weights are not compared", "same")
+    parts: tuple[tuple[str, Callable[..., Iterator[Difference]]], ...] = (("map", _maps), ("mask", _masks))
+    if not (old.table.read and new.table.read):
+        return
+    for part, ask in parts:
+        if old.role(part) is None or new.role(part) is None:
+            continue
+        assert new.contract is not None
+        name = new.contract.roles[part]
+        read = [_ints(view, part) for view in (old, new)]
+        unread = [f"{label}: {one}" for label, one in zip(SIDES, read, strict=True) if isinstance(one, str)]
+        if unread:
+            text = f"{name}: values cannot be compared: {'; '.join(unread)}"
+            yield _line("values", name, ("", ""), text, "unknown")
+        else:
+            yield from ask(name, *read)
+
+
+def _maps(name: str, old: Sequence[int], new: Sequence[int]) -> Iterator[Difference]:
+    ids = [[i + offset for i, offset in enumerate(side)] for side in (old, new)]
+    shared = len(set(ids[0]) & set(ids[1]))
+    if len(old) != len(new):
+        text = f"{name}: {len(old)} → {len(new)} targets, {shared} of them in both"
+        yield _line("values", name, (len(old), len(new)), text)
+    elif changed := sum(a != b for a, b in zip(*ids, strict=True)):
+        yield _line("values", name, ("", ""), f"{name}: {changed} of {len(new)} targets changed, {shared} are in both")
+
+
+def _masks(name: str, old: Sequence[int], new: Sequence[int]) -> Iterator[Difference]:
+    counts = [sum(map(bool, side)) for side in (old, new)]
+    said = f"{counts[0]} → {counts[1]}" if counts[0] != counts[1] else f"{counts[0]}"
+    if len(old) != len(new):
+        yield _line("values", name, counts, f"{name}: {said} tokens in, of {len(old)} → {len(new)}")
+    elif changed := sum(bool(a) != bool(b) for a, b in zip(old, new, strict=True)):
+        yield _line("values", name, counts, f"{name}: {changed} of {len(new)} tokens changed, {said} are in")
+
+
+_CODES = {"I64": "q", "I32": "i", "BOOL": "B", "U8": "B"}
+
+
+def _ints(view: View, part: str) -> Sequence[int] | str:
+    """Return the integers of the tensor that plays a part, or why they are not at hand."""
+    tensor, source = view.role(part), view.checkpoint.source
+    assert tensor is not None
+    assert view.contract is not None
+    disk = view.names[view.contract.roles[part]]
+    file = view.table.files.get(disk, "")
+    if source.folder is None:
+        return f"{'a recording' if source.kind == 'recording' else source.kind} holds no values"
+    if not file.endswith(".safetensors"):
+        return f"{visible(file)} is no safetensors file"
+    if tensor.dtype not in _CODES:
+        return f"stored as {tensor.dtype}"
+    size = tensor.end - tensor.start
+    if size > VALUES_LIMIT:
+        return f"{size} bytes, more than {VALUES_LIMIT}"
+    try:
+        start = 8 + int.from_bytes(source.read(file, 0, 8), "little") + tensor.start
+        raw = source.read(file, start, start + size)
+    except OSError as error:
+        return f"{visible(file)}: {error.strerror or error}"
+    values = array(_CODES[tensor.dtype])
+    if len(raw) != size or size % values.itemsize:
+        return f"{visible(file)} ends early"
+    values.frombytes(raw)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values
+
+
+# --- files --------------------------------------------------------------------------------------------------------
+
+
+def _files(old: View, new: View) -> Iterator[Difference]:
+    """Compare how the weights are cut into files, and which other files stand beside them."""
+    sources = [v.checkpoint.source for v in (old, new)]
+    unread = [label for label, s in zip(SIDES, sources, strict=True) if s.folder is None]
+    if unread:
+        text = f"files cannot be compared: of {' and '.join(unread)} none are at hand"
+        yield _line("files", "files", ("", ""), text, "unknown")
+        return
+    cuts, others = [], []
+    for view, source in zip((old, new), sources, strict=True):
+        weights = sorted(set(view.table.files.values()))
+        index = sorted(n for n in source.files if n.endswith(".index.json"))
+        many = f"{len(weights)} shards" if len(weights) > 1 else listed(weights) or "none"
+        cuts.append(f"{many}{f' and {listed(index)}' if index else ''}")
+        others.append({n: size for n, size in source.files.items() if n not in (*weights, *index, "config.json")})
+    if cuts[0] != cuts[1]:
+        yield _line("files", "weights", cuts)
+    for n, word in ((0, "removed"), (1, "added")):
+        if gone := [name for name in others[n] if name not in others[1 - n]]:
+            yield _line("files", listed(gone), ("", ""), f"files {word}: {listed(gone, 40)}")
+    for name in others[0].keys() & others[1].keys():
+        sizes = [side[name] for side in others]
+        if sizes[0] != sizes[1]:
+            yield _line("files", name, sizes, f"{visible(name)} {sizes[0]} → {sizes[1]} bytes")
+            continue
+        raw = [source.take(name, FILE_LIMIT) for source in sources]
+        if any(isinstance(one, Finding) for one in raw):
+            yield _line(
+                "files", name, ("", ""), f"{visible(name)} cannot be compared: too large, or not readable", "unknown"
+            )
+        elif raw[0] != raw[1]:
+            yield _line("files", name, ("", ""), f"{visible(name)} changed, {sizes[0]} bytes as before")
+
+
+# --- verdicts -----------------------------------------------------------------------------------------------------
+
+
+def _verdicts(old: View, new: View, partners: Iterable[Partner]) -> tuple[list[Difference], list[Section]]:
+    """Say rung by rung how the verdicts stand: of each side alone, then with each partner."""
+    out, failed = [], []
+    line, worse = _verdict("conforms", old, new, old.findings, new.findings)
+    out.append(line)
+    failed += [Section.of("conforms", worse)] if worse else []
+    for partner in partners:
+        rung = f"fits {visible(partner.name)}"
+        if partner.view is None:
+            seen = partner.problem
+            why = f"{seen.message} ({seen.observed})" if seen else "not at hand"
+            out.append(_line("verdicts", rung, ("", ""), f"{rung}: could not be judged: {why}", "unknown"))
+            continue
+        if old.contract is None or new.contract is None:
+            which = " and ".join(s for s, v in zip(SIDES, (old, new), strict=True) if v.contract is None)
+            text = f"{rung}: could not be judged: the family of {which} is not known"
+            out.append(_line("verdicts", rung, ("", ""), text, "unknown"))
+            continue
+        found = [_fits(view, partner) for view in (old, new)]
+        line, worse = _verdict(rung, old, new, *found)
+        out.append(line)
+        failed += [Section.of(rung, worse)] if worse else []
+    return out, failed
+
+
+def _fits(view: View, partner: Partner) -> list[Finding]:
+    assert partner.view is not None
+    drafter, target = (view, partner.view) if view.checkpoint.role == "drafter" else (partner.view, view)
+    repo = drafter.checkpoint.source.repo
+    over: dict[str, Fact] = {}
+    for name, facts in partner.facts:
+        over |= facts if same_repo(name, repo) else {}
+    return fits(Couple(drafter, target, partner.library, declared_facts(partner.library, repo, over)))
+
+
+def _verdict(
+    rung: str, old: View, new: View, first: Sequence[Finding], second: Sequence[Finding]
+) -> tuple[Difference, list[Finding]]:
+    """Make the line of one rung; returns also the findings that fail in the new version and did not in the old."""
+    sets = [{_key(view, f): f for f in found if f.level not in ("pass", "info")}
+            for view, found in ((old, first), (new, second))]  # fmt: skip
+    came = [f for key, f in sets[1].items() if key not in sets[0]]
+    gone = [f for key, f in sets[0].items() if key not in sets[1]]
+    verdicts = [VERDICTS[verdict_of(found)] for found in (first, second)]
+    worse = [f for f in came if f.level == "error"]
+    parts = [f"{word} {_codes(rows)}" for word, rows in (("new:", came), ("gone:", gone)) if rows]
+    if came or gone or verdicts[0] != verdicts[1]:
+        doubt = any(f.level == "unknown" for f in came) or (verdicts[0] == "holds" and verdicts[1] != "holds")
+        kind = "worse" if worse else "unknown" if doubt else "changed"
+        stands = f"{verdicts[0]} → {verdicts[1]}" if verdicts[0] != verdicts[1] else f"{verdicts[1]}, as before"
+        text = "; ".join([f"{rung}: {stands}", *parts])
+    else:
+        kind, held = "same", _codes(sets[1].values())
+        text = f"{rung}: {verdicts[1]}, as before" + (f": {held}" if held else "")
+    return _line("verdicts", rung, verdicts, text, kind), worse
+
+
+def _key(view: View, f: Finding) -> tuple[str, str, str]:
+    """Return what makes a finding the same in both versions: code, level, and its subject whatever the dialect."""
+    name = view.dialect.decode(f.subject) if view.dialect else None
+    if name and view.contract is not None and next(view.contract.rules_for(name), None):
+        return f.code, f.level, name
+    return f.code, f.level, re.sub(r"^\d+ ", "", f.subject)
+
+
+def _codes(found: Iterable[Finding]) -> str:
+    """Return codes with their subjects, errors first: "PAIR403 context, PAIR408 [unknown] aux layers"."""
+    rows = sorted(found, key=lambda f: f.order)
+    by: dict[tuple[str, str], list[str]] = {}
+    for f in rows:
+        by.setdefault((f.level, f.code), []).append(f.subject)
+    return ", ".join(
+        f"{code}{'' if level == 'error' else f' [{level}]'} {listed(dict.fromkeys(subjects), 3)}"
+        for (level, code), subjects in sorted(by.items(), key=lambda row: (LEVELS.index(row[0][0]), row[0][1]))
+    )
