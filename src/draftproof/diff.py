@@ -451,7 +451,7 @@ def _spelt(config: Config, path: str) -> bool:
 def _walk(path: str, a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
     """Yield path, old and new value of each leaf that differs; a table that one side lacks is walked, too."""
     tables = [isinstance(v, Mapping) for v in (a, b)]
-    if all(tables) or (any(tables) and _MISSING in (a, b) and (a or b)):
+    if all(tables) or (any(tables) and _MISSING in (a, b) and {} not in (a, b)):
         a, b = ({} if v is _MISSING else v for v in (a, b))
         for key in dict.fromkeys((*a, *b)):
             below = f"{path}.{key}" if path else str(key)
@@ -651,7 +651,7 @@ def _files(old: View, new: View) -> Iterator[Difference]:
     for n, word in ((0, "removed"), (1, "added")):
         if gone := [name for name in others[n] if name not in others[1 - n]]:
             yield _line("files", listed(gone), ("", ""), f"files {word}: {listed(gone, 40)}")
-    for name in others[0].keys() & others[1].keys():
+    for name in sorted(others[0].keys() & others[1].keys()):
         sizes = [side[name] for side in others]
         if sizes[0] != sizes[1]:
             yield _line("files", name, sizes, f"{visible(name)} {sizes[0]} → {sizes[1]} bytes")
