@@ -27,7 +27,7 @@ FACTS = """[facts]
 trained_on = { value = "org/target", source = "its card" }
 aux_convention = { value = "boundary", source = "its card" }
 """
-COMMANDS = ("check", "adapt", "show", "list", "record", "explain")
+COMMANDS = ("check", "adapt", "diff", "show", "list", "record", "explain")
 RAW = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # what a terminal may act on
 
 
@@ -127,6 +127,13 @@ REPORTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "adapt: founding case": (0, ("adapt", FOUNDING[0], "--to", FOUNDING[1])),
     "adapt: not at hand": (4, ("adapt", "nowhere/model", "--to", FOUNDING[1])),
     "adapt: no such folder": (2, ("adapt", "./nowhere", "--to", FOUNDING[1])),
+    "diff: no difference": (0, ("diff", "org/drafter", "org/drafter")),
+    "diff: a check fails that did not": (1, ("diff", "drafter", "bad")),
+    "diff: a check that failed holds": (0, ("diff", "bad", "drafter")),
+    "diff: drafter with target": (2, ("diff", "drafter", "target")),
+    "diff: not there": (2, ("diff", "drafter", "./nowhere")),
+    "diff: not at hand": (4, ("diff", "drafter", "nowhere/model")),
+    "diff: tables not read": (4, ("diff", FOUNDING[0], "AQ-MedAI/Kimi-K25-eagle3")),
     "show: no such thing": (2, ("show", "eagle4")),
     "show: broken pair": (2, ("show", "torn")),
     "show: not recorded": (4, ("show", "nowhere/model")),
@@ -618,6 +625,9 @@ def evil(folder: Path) -> tuple[Path, Path]:
         ("adapt", "D", "--to", "T"),
         ("adapt", "D", "--to", "T", "--family", "eagle3"),
         ("adapt", "D", "--to", "T", "--like", "D"),
+        ("diff", "D", "T"),
+        ("diff", "D", "D", "--target", "T"),
+        ("diff", EVIL, "D"),
         ("show", "D"),
         ("show", EVIL),
         ("record", "D"),

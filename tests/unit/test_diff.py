@@ -329,7 +329,7 @@ def test_other_files_that_came_went_or_changed_are_named(tmp_path: Path) -> None
         (new, {"same.txt": "s", "b.txt": "1", "c.txt": "2", "d.txt": "1"}),
     ):
         for name, text in texts.items():
-            Path(folder, f"{name}.txt").write_text(text)
+            Path(folder, name).write_text(text)
     assert lines(compared(old, new)) == [
         "files removed: a.txt",
         "files added: d.txt",
