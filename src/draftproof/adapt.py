@@ -583,7 +583,7 @@ def _lacking(goal: Goal) -> list[str]:
     wants = {w.rule.name: w for w in expectations(goal.contract, goal.view.dims)}.values()
     open_ = [w.rule for w in wants if w.presence in ("required", "undecided")]
     exprs = [axis for rule in open_ for axis in (*rule.shape, *([rule.when] if rule.when else []))]
-    exprs += [end for rule in goal.contract.tensors.values() for loop in rule.over for end in loop[1:]]
+    exprs += [end for rule in goal.contract.tensors.values() for loop in rule.over for end in loop[1:3]]
     return [n for n in goal.view.dims.needed(exprs) if not isinstance(goal.view.dims(n), Known)]
 
 

@@ -150,24 +150,24 @@ _ROPE_NUMBERS = (  # of a rope table, as transformers 4 and 5 write it: numbers 
 _ROPE_PARTS = {"theta": "float", "tables": "object", "partial": "float", "interleaved": "bool"}
 
 
-def _wanted_types(contract: Contract, role: str) -> dict[str, tuple[str, str, bool]]:
-    """Return config key -> JSON type, line of the rule, and whether it is a size; a rule's own type wins."""
-    wanted: dict[str, tuple[str, str, bool]] = {}
+def _wanted_types(contract: Contract, role: str) -> dict[str, tuple[str, str, int | None]]:
+    """Return config key -> JSON type, line of the rule, and the least value of a size; a rule's own type wins."""
+    wanted: dict[str, tuple[str, str, int | None]] = {}
     for part, kind in _PARTS.items():
-        wanted.update((key, (kind, "", False)) for key in contract.keys.get(part, ()))
+        wanted.update((key, (kind, "", None)) for key in contract.keys.get(part, ()))
     for part, kind in _ROPE_PARTS.items():
-        wanted.update((key, (kind, "", False)) for key in contract.keys.get("rope", {}).get(part, ()))
+        wanted.update((key, (kind, "", None)) for key in contract.keys.get("rope", {}).get(part, ()))
     for dim in contract.dims.values():
         for source in dim.sources.get(role, ()):
             for key in source.names:
                 kind = "ints" if not source.name else "bool" if dim.bool_ else "int"
-                wanted[key] = (kind, dim.line, kind == "int")
+                wanted[key] = (kind, dim.line, dim.least if kind == "int" else None)
     for rule in contract.config.values():
         if rule.type:
-            wanted[rule.key] = (rule.type, rule.line, wanted.get(rule.key, ("", "", False))[2])
+            wanted[rule.key] = (rule.type, rule.line, wanted.get(rule.key, ("", "", None))[2])
     for key in list(wanted):  # a table on the way to a key must be a table
         for n in range(1, key.count(".") + 1):
-            wanted.setdefault(".".join(key.split(".")[:n]), ("object", "", False))
+            wanted.setdefault(".".join(key.split(".")[:n]), ("object", "", None))
     return wanted
 
 
@@ -176,10 +176,10 @@ def check_types(contract: Contract, view: View) -> set[str]:
     checkpoint, out = view.checkpoint, view.findings
     said = {(f.code, f.subject) for f in checkpoint.findings}
     bad: set[str] = set()
-    for key, (kind, line, size) in _wanted_types(contract, checkpoint.role).items():
+    for key, (kind, line, least) in _wanted_types(contract, checkpoint.role).items():
         spellings = view.config.spellings(key)
         for seen in spellings:
-            for code, path, expected, note in _type_problems(seen.value, kind, size):
+            for code, path, expected, note in _type_problems(seen.value, kind, least):
                 bad.add(key)
                 subject = f"config.json: {seen.key}{path}"
                 if (code, subject) in said:
@@ -203,7 +203,7 @@ def _json_name(value: Any) -> str:
     return _JSON_NAMES.get(type(value), type(value).__name__)
 
 
-def _type_problems(value: Any, kind: str, size: bool) -> Iterator[tuple[str, str, str, str]]:
+def _type_problems(value: Any, kind: str, least: int | None) -> Iterator[tuple[str, str, str, str]]:
     """Yield code, index, expectation and note of what is wrong with one value."""
     if isinstance(value, float) and not math.isfinite(value):
         yield "CFG306", "", _WANTED[kind], ""
@@ -218,8 +218,8 @@ def _type_problems(value: Any, kind: str, size: bool) -> Iterator[tuple[str, str
         yield "CFG305", "", "text that is not empty", ""
     elif kind == "dtype" and value.removeprefix("torch.") not in DTYPES:
         yield "CFG304", "", _WANTED[kind], ""
-    elif size and not 1 <= value <= MAX_SIZE:
-        yield "CFG305", "", f"1 to {MAX_SIZE}", ""
+    elif least is not None and not least <= value <= MAX_SIZE:
+        yield "CFG305", "", f"{least} to {MAX_SIZE}", ""
     elif kind == "float" and not -1e100 < value < 1e100:
         yield "CFG305", "", "a number that is not astronomic", ""
     elif kind in ("ints", "ids", "texts") and isinstance(value, list):
@@ -654,7 +654,7 @@ def _rows(
         start, stop = value_of(loop.first, dims), value_of(loop.stop, dims)
         if failed := next((end for end in (start, stop) if isinstance(end, Unknown)), None):
             return [], failed
-        values: Sequence[int] = range(start, stop)
+        values: Sequence[int] = range(start, stop, loop.step)
         if only_layers is not None and layers in loop.stop.names:
             values = sorted(i for i in only_layers if i >= start)
         if len(values) * len(out) > MAX_ROWS:

@@ -28,6 +28,7 @@ class Loop(NamedTuple):
     name: str  # i or j
     first: Expr
     stop: Expr
+    step: int = 1
 
 
 class TensorRule(NamedTuple):

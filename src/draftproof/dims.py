@@ -348,6 +348,7 @@ class Dim(NamedTuple):
     differs: str = "DIM401"  # the code when drafter and target state different values
     texts: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # true where a drafter's key holds one of them
     optional: bool = False  # a config need not state it
+    least: int = 1  # the smallest value that a config may state
     line: str = ""
 
 

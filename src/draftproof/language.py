@@ -93,6 +93,7 @@ _DIM = _table(
     pick=_s("first: the first key that is present counts; else all must agree", choices=("first", "all")),
     default=Spec("expr", "over other dims, where no source states it"),
     optional=Spec("bool", "a config need not state it, though it has no default"),
+    least=Spec("int", "the smallest value a config may state; 1 without it"),
     type_=_s(choices=("int", "bool")),
     differs=_s("the code where drafter and target state different values", pattern=r"[A-Z]+\d+"),
 )
@@ -343,7 +344,7 @@ _WANTED: Mapping[str, tuple[tuple[type, ...], str]] = {
     "map": ((dict,), _TYPES[dict]),
     "table": ((dict,), _TYPES[dict]),
 }
-_RANGE = re.compile(r"\s*([ij])\s+in\s+(.+?)\s*\.\.\s*(.+?)\s*")
+_RANGE = re.compile(r"\s*([ij])\s+in\s+(.+?)\s*\.\.\s*(.+?)\s*(?:step\s+([1-9]\d?))?\s*")
 
 
 def read_value(spec: Spec, value: Any, path: Where, out: Problems) -> Any:
@@ -375,10 +376,10 @@ def read_value(spec: Spec, value: Any, path: Where, out: Problems) -> Any:
             return _expr(str(value).lower() if type(value) is bool else str(value), path, out)
         case "range":
             found = _RANGE.fullmatch(value)
-            ends = [_expr(end, path, out) for end in found.groups()[1:]] if found else []
+            ends = [_expr(end, path, out) for end in found.groups()[1:3]] if found else []
             if not found:
-                out.add("CON106", path, value, expected="i in a..b, or j in a..b")
-            return (found[1], *ends) if found and all(ends) else None
+                out.add("CON106", path, value, expected="i in a..b, or j in a..b step n")
+            return (found[1], *ends, int(found[4] or 1)) if found and all(ends) else None
         case "list":
             if len(value) < spec.least:
                 out.add("CON104", path, "none", expected=f"at least {spec.least} item")

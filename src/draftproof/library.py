@@ -403,7 +403,7 @@ class _Check:
                 self.expr(axis, (*path, "shape", n), False, more, numbers=more)
             self.expr(t.get("when"), (*path, "when"), True, more, numbers=more)
             for n, loop in enumerate(loops):
-                for end in (loop or ())[1:]:
+                for end in (loop or ())[1:3]:
                     self.expr(end, (*path, "for", n), False)
         names = self.data.get("tensors") or {}
         for name, exprs in (self.data.get("values") or {}).items():
@@ -539,6 +539,7 @@ def _contract(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Con
             differs=d.get("differs", "DIM401"),
             texts=d.get("texts", {}),
             optional=d.get("optional", False),
+            least=d.get("least", 1),
             line=out.line(("dims", name)),
         )
         for name, d in data.get("dims", {}).items()

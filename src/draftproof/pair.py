@@ -177,7 +177,7 @@ def _differs(c: Couple, name: str) -> bool:
 
 
 def _uses(rule: TensorRule, names: Collection[str]) -> bool:
-    exprs = [*rule.shape, *([rule.when] if rule.when else []), *(end for loop in rule.over for end in loop[1:])]
+    exprs = [*rule.shape, *([rule.when] if rule.when else []), *(end for loop in rule.over for end in loop[1:3])]
     return any(name in names for expr in exprs for name in expr.names)
 
 
