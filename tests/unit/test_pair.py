@@ -102,8 +102,10 @@ def renamed(data: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     out["dims"] = {names.get(n, n): row for n, row in rows("dims", "default").items()}
     out["tensors"] = {}
     for name, row in rows("tensors", "shape", "when").items():
-        ends = row.get("for", "").removeprefix("i in ").split("..")
-        out["tensors"][name] = row | ({"for": f"i in {'..'.join(map(expr, ends))}"} if "for" in row else {})
+        loops = row.get("for", [])
+        over = [re.sub(r"(?<= in ).+?(?= step |$)", lambda m: "..".join(map(expr, m[0].split(".."))), loop)
+                for loop in ([loops] if isinstance(loops, str) else loops)]  # fmt: skip
+        out["tensors"][name] = row | ({"for": over} if over else {})
     out["config"] = rows("config", "check", "when")
     out["sizes"] = {part: n if part == "none" else names.get(n, n) for part, n in data.get("sizes", {}).items()}
     out["summary"] = [re.sub(r"\{.*?\}", lambda m: expr(m[0]), text) for text in data.get("summary", [])]

@@ -90,7 +90,11 @@ def test_derived_table_is_what_the_contract_computes(repo: str) -> None:
     checkpoint = Checkpoint(source, "drafter")
     contract, _ = recognise(b.LIBRARY, checkpoint, "family")
     if contract is None or source.tensors is None or source.provenance != "derived":
-        assert source.provenance == "partial" or recognise(b.LIBRARY, Checkpoint(source, "target"), "target")[0]
+        assert (
+            contract
+            or source.provenance == "partial"
+            or recognise(b.LIBRARY, Checkpoint(source, "target"), "target")[0]
+        )
         return
     view = conform(contract, checkpoint)
     write = next(d for d in contract.dialects if d.name == "midlayer").encode
