@@ -1,0 +1,714 @@
+"""Known-good tiny checkpoints: what each trainer writes of each family, by hand, for checks that must stay silent.
+
+Nothing here looks at contracts/families. Layouts and config keys were read from the trainers' own sources: SpecForge
+a6b6b023, speculators c05b95b3, Model-Optimizer a2fbac7b, Automodel 36044ad3, TorchSpec 6f21829c, EAGLE cb7e0841,
+Medusa e2a5d20c, Hydra 3f39fbd2, fms-extras 16339f7c, FR-Spec 9d40eea8, transformers 5.24.0 for the layers of targets,
+and the loaders of vLLM and SGLang where a layout outlived its trainer. Sizes that could be mistaken for each other
+all differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import builder as b
+from builder import ABSENT, DIM, DRAFT, HEADS, HIDDEN, INTER, KV, LAYERS, TARGET, VOCAB, Config, Table
+
+# fmt: off
+Sizes = dict[str, tuple[int, ...]]
+
+
+class Good(NamedTuple):
+    """One known-good checkpoint and its target; `files` are further files, by their place under both folders."""
+
+    id: str
+    family: str
+    drafter_config: Config
+    drafter_tensors: Table
+    target_config: Config
+    target_tensors: Table
+    facts: Mapping[str, Any] = {}
+    files: Mapping[str, str] = {}
+    dialect: str = ""  # expected, where it is named
+    weights: str = "model.safetensors"  # the drafter's weight file
+    inside: bool = False  # the family's tensors stand in the target's own checkpoint
+
+
+NOTHING: Mapping[str, Any] = {}
+TRAINED: Mapping[str, Any] = {"trained_on": TARGET}
+BOUNDARY = {**TRAINED, "aux_convention": "boundary"}
+OUTPUT = {**TRAINED, "aux_convention": "output"}
+# The defaults for a target of 12 layers: EAGLE-3 as boundaries and as outputs, DFlash as outputs and as boundaries.
+EDGES, OUTS, TAPS, TAP_EDGES = [2, 6, 9], [1, 5, 8], [1, 3, 5, 7, 9], [2, 4, 6, 8, 10]
+DEFAULT = {**BOUNDARY, "aux_layers": EDGES}  # most configs name no layers: trainers and engines have one default
+
+
+def tensors(sizes: Sizes, dtype: str = "BF16") -> Table:
+    """Return a table of one dtype."""
+    return {name: (dtype, shape) for name, shape in sizes.items()}
+
+
+def renamed(table: Table, name: Callable[[str], str]) -> Table:
+    """Return a table under other names."""
+    return {name(old): row for old, row in table.items()}
+
+
+def prefixed(prefix: str, *starts: str) -> Callable[[str], str]:
+    """Return a renaming that puts a prefix before the names that start so, or before all."""
+    return lambda name: prefix + name if not starts or name.startswith(starts) else name
+
+
+def without(table: Table, *ends: str) -> Table:
+    """Return a table less the tensors whose names end so."""
+    return {name: row for name, row in table.items() if not name.endswith(ends)}
+
+
+# --- layers -------------------------------------------------------------------------------------------------------
+
+
+def attention(
+    *,
+    width: int = HIDDEN,
+    hidden: int = HIDDEN,
+    heads: int = HEADS,
+    kv: int = KV,
+    dim: int = DIM,
+    norms: bool = False,
+    biases: str = "",
+    gate: bool = False,
+) -> Sizes:
+    """Return grouped attention that reads `width`; `biases` are letters of projections; a gate doubles the queries."""
+    rows = {"q": heads * dim * (2 if gate else 1), "k": kv * dim, "v": kv * dim, "o": hidden}
+    out: Sizes = {f"self_attn.{x}_proj.weight": (rows[x], width) for x in "qkv"}
+    out["self_attn.o_proj.weight"] = (hidden, heads * dim)
+    out |= {f"self_attn.{x}_proj.bias": (rows[x],) for x in biases}
+    return out | ({"self_attn.q_norm.weight": (dim,), "self_attn.k_norm.weight": (dim,)} if norms else {})
+
+
+def mlp(*, hidden: int = HIDDEN, inter: int = INTER, at: str = "mlp.") -> Sizes:
+    return {
+        f"{at}gate_proj.weight": (inter, hidden), f"{at}up_proj.weight": (inter, hidden),
+        f"{at}down_proj.weight": (hidden, inter),
+    }
+
+
+def norms(hidden: int = HIDDEN) -> Sizes:
+    return {"input_layernorm.weight": (hidden,), "post_attention_layernorm.weight": (hidden,)}
+
+
+def at(prefix: str, *parts: Sizes) -> Sizes:
+    """Return parts of a layer under its prefix."""
+    return {prefix + name: shape for part in parts for name, shape in part.items()}
+
+
+# --- configs ------------------------------------------------------------------------------------------------------
+
+
+def saved(config: Config, **changes: Any) -> Config:
+    """Return a config as transformers 5 saves it: rope_parameters, dtype, transformers_version."""
+    theta = config.get("rope_theta", 10000.0)
+    own = {
+        "rope_theta": ABSENT, "rope_parameters": {"rope_theta": theta, "rope_type": "default"},
+        "torch_dtype": ABSENT, "dtype": "bfloat16", "transformers_version": "5.24.0", "use_cache": True,
+        "initializer_range": 0.02, "attention_dropout": 0.0,
+    }
+    return b.edit(config, own | changes)
+
+
+def qwen3_config(architecture: str, **changes: Any) -> Config:
+    """Return the config of a block drafter as SpecForge's configs/qwen3-8b-*.json state it."""
+    own = {
+        "architectures": [architecture], "attention_bias": False, "attention_dropout": 0.0,
+        "auto_map": {"AutoModel": f"dflash.{architecture}"}, "block_size": 16, "bos_token_id": 1,
+        "dflash_config": {"mask_token_id": 511, "target_layer_ids": TAPS}, "dtype": "bfloat16", "eos_token_id": 2,
+        "head_dim": DIM, "hidden_act": "silu", "hidden_size": HIDDEN, "initializer_range": 0.02,
+        "intermediate_size": INTER, "layer_types": ["full_attention", "full_attention"],
+        "max_position_embeddings": 4096, "max_window_layers": 2, "model_type": "qwen3",
+        "num_attention_heads": HEADS, "num_hidden_layers": 2, "num_key_value_heads": KV,
+        "num_target_layers": LAYERS, "rms_norm_eps": 1e-6, "rope_scaling": None, "rope_theta": 500000.0,
+        "sliding_window": None, "tie_word_embeddings": False, "use_cache": True, "use_sliding_window": False,
+        "vocab_size": VOCAB,
+    }
+    return b.edit(own, changes)
+
+
+def within(table: str, **keys: Any) -> Config:
+    """Return changes of the keys of a nested table."""
+    return {f"{table}.{key}": value for key, value in keys.items()}
+
+
+LAYER = "transformer_layer_config"
+
+
+def speculators_config(kind: str, layer: str = "llama", **changes: Any) -> Config:
+    """Return a config as speculators saves it, with transformers 5.24."""
+    architecture = {
+        "eagle3": "Eagle3DraftModel", "peagle": "PEagleDraftModel", "dflash": "DFlashDraftModel",
+        "dflash2": "DFlash2DraftModel", "dspark": "DSparkDraftModel", "mtp": "MTPDraftModel",
+    }[kind]
+    nested = {
+        "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2, "head_dim": DIM,
+        "hidden_act": "silu", "hidden_size": HIDDEN, "initializer_range": 0.02, "intermediate_size": INTER,
+        "max_position_embeddings": 4096, "model_type": layer, "num_attention_heads": HEADS, "num_hidden_layers": 1,
+        "num_key_value_heads": KV, "pad_token_id": 0, "rms_norm_eps": 1e-5,
+        "rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"}, "tie_word_embeddings": False,
+        "transformers_version": "5.24.0", "use_cache": True, "vocab_size": VOCAB,
+    }
+    nested |= (
+        {"mlp_bias": False, "pretraining_tp": 1}
+        if layer == "llama"
+        else {"max_window_layers": 28, "sliding_window": None, "use_sliding_window": False}
+    )
+    greedy = {"accept_tolerance": 0.0, "proposal_type": "greedy", "speculative_tokens": 3, "verifier_accept_k": 1}
+    own: Config = {
+        "architectures": [architecture],
+        "auto_map": {"": f"config.{architecture.removesuffix('DraftModel')}SpeculatorConfig"},
+        "dtype": "bfloat16",
+        "speculators_config": {
+            "algorithm": kind, "default_proposal_method": "greedy", "proposal_methods": [greedy],
+            "verifier": {"architectures": [f"{layer.capitalize()}ForCausalLM"], "name_or_path": TARGET},
+        },
+        "speculators_model_type": kind,
+        "speculators_version": "0.5.0",
+        "tie_word_embeddings": False,
+        LAYER: nested,
+        "transformers_version": "5.24.0",
+    }
+    if kind != "mtp":
+        own |= {"draft_vocab_size": DRAFT, "target_hidden_size": None}
+    if kind in ("eagle3", "peagle"):
+        own |= {
+            "eagle_aux_hidden_state_layer_ids": EDGES, "embed_requires_grad": kind == "peagle", "fc_norm": False,
+            "norm_before_fc": False, "norm_before_residual": kind == "eagle3", "norm_output": False,
+        }
+    if kind in ("dflash", "dflash2", "dspark"):
+        own |= {
+            "aux_hidden_state_layer_ids": TAP_EDGES, "block_size": 8, "mask_token_id": 511,
+            "sample_from_anchor": kind == "dspark", "sliding_window_non_causal": kind == "dflash2",
+        }
+        nested |= {"num_hidden_layers": 2, "layer_types": ["full_attention", "full_attention"]}
+    own |= {"mask_token_id": 511} if kind == "peagle" else {}
+    return b.edit(own, changes)
+
+
+# --- targets ------------------------------------------------------------------------------------------------------
+
+LLAMA = (b.target_config(), b.target())
+QWEN3 = (b.target_config(architectures=["Qwen3ForCausalLM"], model_type="qwen3", rms_norm_eps=1e-6), b.target())
+TIED = (b.target_config(tie_word_embeddings=True), b.target(head=""))
+WIDE = (b.target_config(hidden_size=80), b.target(hidden=80))
+HALF = (b.target_config(torch_dtype="float16"), {name: ("F16", shape) for name, (_, shape) in b.target().items()})
+K2 = (b.deepseek_config(), b.target())
+K25 = (b.kimi_k25_config(), b.target(prefix="language_model.model.", head="language_model.lm_head.weight"))
+Side = tuple[Config, Table]
+
+
+def good(
+    id: str, config: Config, table: Table, side: Side = LLAMA, facts: Mapping[str, Any] | None = None, **more: Any
+) -> Good:
+    """Return a known-good checkpoint; the family is what stands before the colon of its id."""
+    declared = needed(config) if facts is None else facts
+    return Good(id, id.partition(":")[0], config, table, *side, declared, **more)
+
+
+def needed(config: Config) -> Mapping[str, Any]:
+    """Return what must be declared of an EAGLE-3 drafter: also its layers, if its config names none."""
+    key = "eagle_aux_hidden_state_layer_ids"
+    return BOUNDARY if key in config or key in config.get("eagle_config", {}) else DEFAULT
+
+
+# --- EAGLE-3 ------------------------------------------------------------------------------------------------------
+
+AUX = "eagle_config.eagle_aux_hidden_state_layer_ids"
+FULL: dict[str, Any] = {"draft": VOCAB, "maps": False}
+# What Model-Optimizer's export template states: nulls included, and the keys of its deprecated parallel heads.
+MODELOPT = {
+    "attention_dropout": 0.0,
+    "initializer_range": 0.01,
+    "pretraining_tp": None,
+    "transformers_version": None,
+    "rope_theta": 500000.0,
+    "rope_scaling": {"rope_type": "default", "rope_theta": 500000.0},
+    "use_cache": True,
+    "eagle_config": {
+        "eagle_aux_hidden_state_layer_ids": OUTS, "use_aux_hidden_state": True,
+        "use_input_layernorm_in_first_layer": True, "use_last_layernorm": True, "use_mtp_layernorm": False,
+        "next_layer_regular": True, "parallel_draft_step": 1, "parallel_draft_heads_num_layers": 1,
+    },
+}
+# Automodel copies the target's config and adds these. It copies the target's num_hidden_layers too, though its drafter
+# has one layer; both engines would build that many, so the good form states one.
+AUTOMODEL = {
+    "architectures": ["LlamaEagle3DraftModel"], "target_hidden_size": HIDDEN, "tie_word_embeddings": False,
+    "attn_implementation": "eager", "fc_norm": False, "norm_output": False, "parallel_drafting": False,
+    "eagle_config": ABSENT,
+}
+# Left out, as no known-good state of it is known: AngelSlim's configs with tie_word_embeddings of a reduced vocabulary,
+# use_qk_norm of its Hunyuan configs, and multi-rope targets.
+EAGLE3: list[Good] = [
+    good("eagle3: SpecForge, for SGLang", b.dense_config(), b.dense(), dialect="midlayer"),
+    good("eagle3: SpecForge, for transformers", b.dense_config(), b.dense(embed=True), dialect="midlayer"),
+    good(
+        "eagle3: SpecForge, saved by transformers 5",
+        saved(b.dense_config(), rope_theta=500000.0),  # SpecForge mirrors the base at the top level
+        b.dense(),
+    ),
+    good("eagle3: SpecForge, aux layers not named", b.dense_config(eagle_config=ABSENT), b.dense()),
+    good(
+        "eagle3: SpecForge, aux layers as outputs, as for gpt-oss",
+        b.dense_config(eagle_config={"eagle_aux_hidden_state_layer_ids": OUTS}),
+        b.dense(),
+        facts=OUTPUT,
+    ),
+    good(
+        "eagle3: SpecForge 3.1",
+        b.dense_config(fc_norm=True, norm_output=True, eagle_config=ABSENT, max_window_layers=48, sliding_window=None),
+        b.dense(fc_norm=True),
+    ),
+    good(
+        "eagle3: SpecForge, model_type phi3, no head_dim",
+        b.dense_config(
+            model_type="phi3", head_dim=ABSENT, eagle_config=ABSENT, num_attention_heads=2, num_key_value_heads=1
+        ),
+        b.dense(heads=2, kv=1, dim=HIDDEN // 2),
+    ),
+    good(
+        "eagle3: SpecForge, full vocabulary, maps all the same", b.dense_config(draft_vocab_size=VOCAB),
+        b.dense(draft=VOCAB),
+    ),
+    good(
+        "eagle3: EAGLE, plain architecture, in F16",
+        b.dense_config(
+            architectures=["LlamaForCausalLM"], torch_dtype="float16", eagle_config=ABSENT,
+            transformers_version="4.28.1", use_cache=True,
+        ),
+        b.dense(dtype="F16"),
+        HALF,
+        dialect="midlayer",
+    ),
+    good(
+        "eagle3: EAGLE, full vocabulary",
+        b.dense_config(architectures=["LlamaForCausalLM"], draft_vocab_size=VOCAB, eagle_config=ABSENT),
+        b.dense(**FULL),
+    ),
+    good(
+        "eagle3: EAGLE, of a wider target",
+        b.dense_config(architectures=["LlamaForCausalLM"], target_hidden_size=80, eagle_config=ABSENT),
+        b.dense(target_hidden=80, embed=True), WIDE,
+    ),
+    good(
+        "eagle3: nebius, two names of the reduced vocabulary, I32",
+        b.dense_config(architectures=["LlamaForCausalLM"], truncated_vocab_size=DRAFT, eagle_config=ABSENT),
+        b.dense(index="I32", embed=True),
+    ),
+    good(
+        "eagle3: AngelSlim",
+        b.dense_config(
+            architectures=["Eagle3LlamaForCausalLM"], target_model_type="qwen3", eagle_config=ABSENT,
+            attention_dropout=0.0, sliding_window=None, use_sliding_window=False, modal_type="VLM",
+        ),
+        b.dense(),
+        QWEN3,
+        dialect="midlayer",
+    ),
+    good(
+        "eagle3: TorchSpec, full vocabulary",
+        b.dense_config(draft_vocab_size=VOCAB, _torchspec_version="0.1.0", eagle_config=ABSENT),
+        b.dense(**FULL, embed=True), dialect="midlayer",
+    ),
+    good(
+        "eagle3: TorchSpec, pruned, for vLLM",
+        b.dense_config(_torchspec_version="0.1.0", eagle_config=ABSENT),
+        b.dense(style="bare", embed=True),
+        dialect="bare",
+    ),
+    good(
+        "eagle3: Model-Optimizer", b.dense_config(**MODELOPT), b.dense(style="bare", t2d=False), facts=OUTPUT,
+        dialect="bare",
+    ),
+    good(
+        "eagle3: Model-Optimizer, its head the target's", b.dense_config(**MODELOPT, draft_vocab_size=VOCAB),
+        b.dense(style="bare", **FULL), facts=OUTPUT,
+    ),
+    good(
+        "eagle3: Model-Optimizer, three layers", b.dense_config(**MODELOPT, num_hidden_layers=3),
+        b.dense(style="bare", t2d=False, layers=3, later=()), facts=OUTPUT,
+    ),
+    good(
+        "eagle3: Model-Optimizer, without hidden states of the target",
+        b.dense_config(**MODELOPT | {"eagle_config": {"use_aux_hidden_state": False, "use_last_layernorm": True}}),
+        without(b.dense(style="bare", t2d=False), "fc.weight", "hidden_norm.weight"), facts=OUTPUT,
+    ),
+    good("eagle3: Automodel", b.dense_config(**AUTOMODEL), b.dense(style="nested", embed=True), dialect="nested"),
+    good(
+        "eagle3: Automodel 3.1, full vocabulary",
+        b.dense_config(**AUTOMODEL | {"fc_norm": True, "norm_output": True, "draft_vocab_size": VOCAB}),
+        b.dense(style="nested", embed=True, fc_norm=True, **FULL), dialect="nested",
+    ),
+    good(
+        "eagle3: Automodel, biases everywhere",
+        b.dense_config(**AUTOMODEL | {"attention_bias": True, "mlp_bias": True}),
+        b.dense(style="nested", embed=True, attention_bias=True, mlp_bias=True)
+        | {"model.layers.0.self_attn.o_proj.bias": ("BF16", (HIDDEN,))},
+    ),
+    good(
+        "eagle3: four hidden states",
+        b.dense_config(eagle_aux_hidden_state_layer_ids=[2, 4, 6, 9], num_aux_hidden_states=4, eagle_config=ABSENT),
+        b.dense(style="bare", aux=4), facts={**BOUNDARY, "aux_layers": [2, 4, 6, 9]},
+    ),
+    good(
+        "eagle3: 3.1 under its first names", b.dense_config(use_aux_norm=True), b.dense(style="aux-norm", fc_norm=True)
+    ),
+    good(
+        "eagle3: norm_before_fc", b.dense_config(norm_before_fc=True, norm_before_residual=True),
+        b.dense(style="bare", input_norm=True),
+    ),
+    good(
+        "eagle3: qwen3 layers", b.dense_config(architectures=["Eagle3Qwen3ForCausalLM"], model_type="qwen3"),
+        b.dense(style="bare", qk_norm=True), QWEN3,
+    ),
+    good(
+        "eagle3: qwen3 layers, midlayer names",
+        b.dense_config(architectures=["Eagle3Qwen3ForCausalLM"], model_type="qwen3"),
+        b.dense(qk_norm=True, embed=True), QWEN3,
+    ),
+    good(
+        "eagle3: two layers for vLLM",
+        b.dense_config(num_hidden_layers=2),
+        b.dense(style="bare", layers=2, later=("input_layernorm",)),
+    ),
+    good(
+        "eagle3: two layers for SGLang",
+        b.dense_config(num_hidden_layers=2),
+        b.dense(style="bare", layers=2, later=("hidden_norm",)),
+    ),
+    good("eagle3: fc with a bias", b.dense_config(bias=True), b.dense(fc_bias=True)),
+    good("eagle3: of a target with a tied head", b.dense_config(), b.dense(), TIED),
+    good(
+        "eagle3: tied to its own embedding, full vocabulary",
+        b.dense_config(draft_vocab_size=ABSENT, tie_word_embeddings=True), b.dense(**FULL, head=False, embed=True),
+    ),
+    good("eagle3: of Kimi-K2, as AQ-MedAI", b.dense_config(rope_theta=1000000.0), b.dense(), K2),
+    good(
+        "eagle3: of Kimi-K2.5, many heads, full vocabulary",
+        b.dense_config(draft_vocab_size=VOCAB, num_key_value_heads=HEADS), b.dense(**FULL, kv=HEADS), K25,
+        dialect="midlayer",
+    ),
+]
+
+YARN = {
+    "beta_fast": 32.0, "beta_slow": 1.0, "factor": 64.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+    "original_max_position_embeddings": 64, "type": "yarn",
+}
+K25_YARN = (b.edit(K25[0], {"text_config.rope_scaling": YARN}), K25[1])
+K2_YARN = (b.edit(K2[0], {"rope_scaling": YARN}), K2[1])
+WHOLE = {"draft_vocab_size": VOCAB, "rope_scaling": YARN}
+EMBED: Table = {"embed_tokens.weight": ("BF16", (VOCAB, HIDDEN))}
+THREE_NORMS: Table = {f"fc_norm.{k}.weight": ("BF16", (HIDDEN,)) for k in range(3)}
+# Left out: model_type deepseek_v3, which vLLM takes for an MTP layer, and q_lora_rank null, which SGLang refuses.
+EAGLE3_MLA: list[Good] = [
+    good(
+        "eagle3-mla: TorchSpec, full vocabulary", b.mla_config(**WHOLE, head_dim=ABSENT, max_window_layers=48),
+        b.mla(draft=VOCAB, maps=False) | EMBED, K25_YARN, dialect="midlayer",
+    ),
+    good(
+        "eagle3-mla: TorchSpec, aux layers as outputs",
+        b.mla_config(
+            **WHOLE,
+            **{AUX: OUTS},
+            **within(
+                "eagle_config", use_input_layernorm_in_first_layer=True, use_last_layernorm=True,
+                use_mtp_layernorm=False,
+            ),
+        ),
+        b.mla(draft=VOCAB, maps=False) | EMBED,
+        K25_YARN,
+        OUTPUT,
+    ),
+    good(
+        "eagle3-mla: TorchSpec, for vLLM",
+        b.mla_config(**WHOLE, _torchspec_version="0.1.0"),
+        b.mla(style="bare", draft=VOCAB, maps=False) | EMBED,
+        K25_YARN,
+        dialect="bare",
+    ),
+    good(
+        "eagle3-mla: reduced vocabulary, no t2d, whole embedding",
+        b.mla_config(rope_scaling=YARN, first_k_dense_replace=1, moe_layer_freq=1),
+        without(b.mla(style="bare"), "t2d") | EMBED, K25_YARN,
+    ),
+    good(
+        "eagle3-mla: 3.1", b.mla_config(**WHOLE, fc_norm=True, norm_output=True),
+        b.mla(style="bare", draft=VOCAB, maps=False) | EMBED | THREE_NORMS, K25_YARN,
+    ),
+    good(
+        "eagle3-mla: Model-Optimizer",
+        b.mla_config(
+            **{k: v for k, v in MODELOPT.items() if not k.startswith("rope_")},
+            draft_vocab_size=ABSENT,
+            rope_scaling=YARN | {"rope_theta": 50000.0},
+            first_k_dense_replace=1,
+            moe_layer_freq=1,
+            n_routed_experts=8,
+            n_shared_experts=1,
+            num_experts_per_tok=2,
+            moe_intermediate_size=40,
+            num_nextn_predict_layers=0,
+            topk_method="noaux_tc",
+            scoring_func="sigmoid",
+            seq_aux=True,
+        ),
+        b.mla(style="bare", draft=VOCAB, maps=False),
+        K25_YARN,
+        OUTPUT,
+        dialect="bare",
+    ),
+    good(
+        "eagle3-mla: Automodel",
+        b.mla_config(
+            **AUTOMODEL | {"architectures": ["DeepseekV3Eagle3DraftModel"]}, head_dim=b.ROTARY,
+            qk_head_dim=b.NOPE + b.ROTARY, n_routed_experts=8, first_k_dense_replace=1, rope_interleave=True,
+        ),
+        renamed(b.mla(style="bare") | EMBED, b.STYLES["nested"]),
+        K2,
+        dialect="nested",
+    ),
+    good(
+        "eagle3-mla: Automodel 3.1, full vocabulary",
+        b.mla_config(
+            **AUTOMODEL | {"architectures": ["DeepseekV3Eagle3DraftModel"], "fc_norm": True, "norm_output": True},
+            draft_vocab_size=VOCAB,
+        ),
+        renamed(b.mla(style="bare", draft=VOCAB, maps=False) | EMBED | THREE_NORMS, b.STYLES["nested"]),
+        K2,
+    ),
+    good(
+        "eagle3-mla: under DeepSeek-V3's name",
+        b.mla_config(architectures=["Eagle3DeepseekV3ForCausalLM"], model_type="deepseek_v2"), b.mla(style="bare"),
+        K2,
+    ),
+]
+
+LATER = ("input_layernorm",)  # speculators' later layers are plain ones
+EAGLE3_SPECULATORS: list[Good] = [
+    good(
+        "eagle3-speculators: llama layers",
+        speculators_config("eagle3"),
+        b.dense(style="bare", embed=True),
+        facts=NOTHING,
+        files={"drafter/config.py": "# the class of this config\n"},
+    ),
+    good(
+        "eagle3-speculators: as older versions name it, without the embedding",
+        speculators_config("eagle3", architectures=["Eagle3Speculator"]), b.dense(style="bare"), facts=NOTHING,
+    ),
+    good(
+        "eagle3-speculators: qwen3 layers, 3.1",
+        speculators_config("eagle3", "qwen3", fc_norm=True, norm_output=True, norm_before_residual=False),
+        b.dense(style="bare", embed=True, qk_norm=True, fc_norm=True), QWEN3, NOTHING,
+    ),
+    good(
+        "eagle3-speculators: norm_before_fc, as for gpt-oss",
+        speculators_config("eagle3", norm_before_fc=True),
+        b.dense(style="bare", embed=True, input_norm=True),
+        facts=NOTHING,
+    ),
+    good(
+        "eagle3-speculators: two layers with biases, full vocabulary",
+        speculators_config(
+            "eagle3", draft_vocab_size=VOCAB, **within(LAYER, num_hidden_layers=2, attention_bias=True, mlp_bias=True)
+        ),
+        b.dense(style="bare", embed=True, layers=2, later=LATER, attention_bias=True, mlp_bias=True, **FULL)
+        | {f"layers.{i}.self_attn.o_proj.bias": ("BF16", (HIDDEN,)) for i in range(2)},
+        facts=NOTHING,
+    ),
+]
+
+# --- P-EAGLE ------------------------------------------------------------------------------------------------------
+
+
+def parallel(*, aux: int = 3, **more: Any) -> Table:
+    """Return the tensors of a P-EAGLE drafter: those of EAGLE-3, its embedding, and what stands for hidden states."""
+    table = b.dense(**{"style": "bare", "later": LATER, "aux": aux, "embed": True} | more)
+    return table | {"mask_hidden": ("BF16", (1, 1, aux * HIDDEN))}
+
+
+PARALLEL = {
+    "architectures": ["PEagleDraftModel"], "num_hidden_layers": 4, "norm_before_residual": False,
+    "eagle_config": ABSENT,
+}
+PEAGLE: list[Good] = [
+    good("peagle: SpecForge", b.dense_config(**PARALLEL), parallel(layers=4)),
+    good(
+        "peagle: SpecForge, saved by transformers 5, one layer",
+        saved(b.dense_config(**PARALLEL | {"num_hidden_layers": 1})), parallel(layers=1),
+    ),
+    good(
+        "peagle: llama of vLLM",
+        b.dense_config(**PARALLEL | {"architectures": ["PeagleLlamaForCausalLM"], "mask_token_id": 511}),
+        parallel(layers=4, t2d=False),
+    ),
+    good(
+        "peagle: qwen3 of vLLM",
+        b.dense_config(
+            **PARALLEL | {"architectures": ["PeagleQwen3ForCausalLM"], "mask_token_id": 511, "model_type": "qwen3"}
+        ),
+        parallel(layers=4, qk_norm=True),
+        QWEN3,
+    ),
+    good(
+        "peagle: Automodel",
+        b.dense_config(
+            **AUTOMODEL
+            | {
+                "parallel_drafting": True, "mask_token_id": 511, "num_depths": 8, "down_sample_ratio": 0.7,
+                "down_sample_ratio_min": 0.2, "num_hidden_layers": 2,
+            }
+        ),
+        renamed(parallel(layers=2), lambda n: n if n == "mask_hidden" else b.STYLES["nested"](n)),
+    ),
+    good(
+        "peagle-speculators: llama layers", speculators_config("peagle", **within(LAYER, num_hidden_layers=4)),
+        parallel(layers=4), facts=NOTHING,
+    ),
+    good(
+        "peagle-speculators: qwen3 layers, norm_before_fc",
+        speculators_config("peagle", "qwen3", norm_before_fc=True, **within(LAYER, num_hidden_layers=2)),
+        parallel(layers=2, qk_norm=True, input_norm=True), QWEN3, NOTHING,
+    ),
+]
+
+# --- EAGLE-1 ----------------------------------------------------------------------------------------------------
+
+
+def first(*, layers: int = 1, bias: bool = True, biases: str = "", embed: bool = True, dtype: str = "BF16") -> Table:
+    """Return the tensors of an EAGLE-1, EAGLE-2 or HASS drafter: no norm before its first layer, none at its end."""
+    sizes: Sizes = {"fc.weight": (HIDDEN, 2 * HIDDEN)} | ({"fc.bias": (HIDDEN,)} if bias else {})
+    sizes |= {"embed_tokens.weight": (VOCAB, HIDDEN)} if embed else {}
+    for i in range(layers):
+        own = at(f"layers.{i}.", attention(biases=biases), mlp(), norms())
+        sizes |= {name: shape for name, shape in own.items() if i or not name.endswith("input_layernorm.weight")}
+    return tensors(sizes, dtype)
+
+
+def first_config(**changes: Any) -> Config:
+    """Return a config as EAGLE's train/*_config.json state it: that of any llama of one layer."""
+    gone = dict.fromkeys(("draft_vocab_size", "eagle_config", "attention_bias", "mlp_bias"), ABSENT)
+    own = {
+        "architectures": ["LlamaForCausalLM"], "initializer_range": 0.02, "transformers_version": "4.28.1",
+        "use_cache": True,
+    }
+    return b.dense_config(**gone | own | changes)
+
+
+# Left out: Automodel's EAGLE-1 (LlamaEagleDraftModel), which norms before its first layer and at its end, has no bias
+# and states the target's num_hidden_layers.
+EAGLE1: list[Good] = [
+    good("eagle1: EAGLE", first_config(), first(), facts=TRAINED),
+    good(
+        "eagle1: EAGLE, in F16", first_config(torch_dtype="float16", rope_scaling=None, pretraining_tp=1),
+        first(dtype="F16"), HALF, TRAINED,
+    ),
+    good("eagle1: without its embedding", first_config(), first(embed=False), facts=TRAINED),
+    good("eagle1: bias true", first_config(bias=True), first(), facts=TRAINED),
+    good("eagle1: bias false", first_config(bias=False), first(bias=False), facts=TRAINED),
+    good("eagle1: of Mixtral, model_type mixtral", first_config(model_type="mixtral"), first(), facts=TRAINED),
+    good(
+        "eagle1: max_sequence_length, as of Vicuna 33B",
+        first_config(max_position_embeddings=ABSENT, max_sequence_length=4096), first(), facts=TRAINED,
+    ),
+    good("eagle1: two layers", first_config(num_hidden_layers=2), first(layers=2), facts=TRAINED),
+    good("eagle1: in vLLM's wrapper", {"model_type": "eagle", "model": first_config()}, first(), facts=TRAINED),
+    good("eagle1: SGLang's name", first_config(architectures=["LlamaForCausalLMEagle"]), first(), facts=TRAINED),
+]
+
+# --- DFlash and what grew out of it -------------------------------------------------------------------------------
+
+
+def block(*, layers: int = 2, taps: int = 5, biases: str = "", head: int = 0, maps: bool = False) -> Table:
+    """Return the tensors of a DFlash drafter; with a head, those that speculators ships too."""
+    sizes: Sizes = {"fc.weight": (HIDDEN, taps * HIDDEN), "hidden_norm.weight": (HIDDEN,), "norm.weight": (HIDDEN,)}
+    for i in range(layers):
+        sizes |= at(f"layers.{i}.", attention(norms=True, biases=biases), mlp(), norms())
+    sizes |= {"embed_tokens.weight": (VOCAB, HIDDEN), "lm_head.weight": (head, HIDDEN)} if head else {}
+    maps_: Table = {"d2t": ("I64", (head,)), "t2d": ("BOOL", (VOCAB,))} if maps else {}
+    return tensors(sizes) | maps_
+
+
+DCONF = "dflash_config"
+# Left out: TorchSpec's DFlash, whose native names (context_proj, context_norm, final_norm) no engine reads.
+DFLASH: list[Good] = [
+    good("dflash: SpecForge", qwen3_config("DFlashDraftModel"), block(), QWEN3, TRAINED),
+    good(
+        "dflash: SpecForge, saved by transformers 5",
+        saved(qwen3_config("DFlashDraftModel", rope_scaling=ABSENT), rope_theta=500000.0, pad_token_id=None),
+        block(),
+        QWEN3,
+        TRAINED,
+        files={"drafter/dflash.py": "# the class that auto_map names\n"},
+    ),
+    good(
+        "dflash: SpecForge, tied, eight layers less than the taps",
+        qwen3_config("DFlashDraftModel", tie_word_embeddings=True, num_hidden_layers=1, layer_types=["full_attention"]),
+        block(layers=1), QWEN3, TRAINED,
+    ),
+    good(
+        "dflash: SpecForge, biases", qwen3_config("DFlashDraftModel", attention_bias=True), block(biases="qkvo"),
+        LLAMA, TRAINED,
+    ),
+    good(
+        "dflash: SpecForge, layers that slide",
+        qwen3_config(
+            "DFlashDraftModel", layer_types=["sliding_attention", "full_attention"], sliding_window=2048,
+            use_sliding_window=True,
+        ),
+        block(),
+        QWEN3,
+        TRAINED,
+    ),
+    good(
+        "dflash: no bos, several eos, as of GLM",
+        qwen3_config("DFlashDraftModel", bos_token_id=None, eos_token_id=[2, 7, 9], pad_token_id=2), block(),
+        (b.target_config(bos_token_id=None, eos_token_id=[2, 7, 9], pad_token_id=2), b.target()), TRAINED,
+    ),
+    good(
+        "dflash: z-lab, block size with the rest",
+        saved(
+            qwen3_config(
+                "DFlashDraftModel", block_size=ABSENT, rope_scaling=ABSENT, is_causal=False, auto_map=ABSENT,
+                layer_types=["sliding_attention"] * 2, sliding_window=2048, use_sliding_window=True,
+            ),
+            **within(DCONF, block_size=8),
+        ),
+        block(),
+        QWEN3,
+        TRAINED,
+    ),
+    good(
+        "dflash: Model-Optimizer",
+        qwen3_config(
+            "DFlashDraftModel", auto_map=ABSENT, torch_dtype="bfloat16", dtype=ABSENT, bos_token_id=ABSENT,
+            eos_token_id=ABSENT, max_window_layers=ABSENT, sliding_window=2048, use_cache=ABSENT,
+            use_sliding_window=ABSENT, **within(DCONF, use_swa=True, swa_window_size=2048, causal=False),
+        ),
+        block(),
+        QWEN3,
+        TRAINED,
+    ),
+    good(
+        "dflash: Automodel, block size at both places",
+        saved(
+            qwen3_config("Qwen3DFlashDraftModel", auto_map=ABSENT, rope_scaling=ABSENT, is_causal=False),
+            **within(DCONF, block_size=16),
+        ),
+        block(),
+        QWEN3,
+        TRAINED,
+    ),
+]
+
+
+CASES: tuple[Good, ...] = (
+    *EAGLE3, *EAGLE3_MLA, *EAGLE3_SPECULATORS, *PEAGLE, *EAGLE1, *DFLASH,
+)

@@ -1,0 +1,76 @@
+"""No false alarms: what trainers themselves write is told for what it is, and passes with nothing above info.
+
+The cases (tests/known_good.py) and the contracts are written from the facts separately, so that they can disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import builder as b
+from draftproof.checkpoint import Checkpoint
+from draftproof.contracts import Fact
+from draftproof.findings import Report
+from draftproof.recognise import recognise
+from known_good import CASES, Good
+
+GROUP = "mtp"  # these stand in their target, which is no drafter by itself: the command line must ask for the group
+SILENT = ("pass", "info")
+
+
+def asked(case: Good) -> str:
+    """Return what --family must say: nothing, but for what stands in its target."""
+    return "" if not case.inside else GROUP if case.family.startswith(f"{GROUP}-") else case.family
+
+
+def declared(case: Good) -> Mapping[str, Fact]:
+    return {key: Fact(value, "its card") for key, value in case.facts.items()}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder, so that org/drafter and org/target are folders and names at once."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def written(case: Good, here: Path) -> tuple[str, str]:
+    """Write both sides as safetensors, with the drafter's weights under its own file name; return their names."""
+    folder = b.write(here / b.DRAFTER, case.drafter_config, case.drafter_tensors)
+    (folder / "model.safetensors").rename(folder / case.weights)
+    if not case.inside:
+        b.write(here / b.TARGET, case.target_config, case.target_tensors)
+    for name, text in case.files.items():
+        side, _, file = name.partition("/")
+        (here / {"drafter": b.DRAFTER, "target": b.TARGET}[side] / file).write_text(text)
+    return b.DRAFTER, b.DRAFTER if case.inside else b.TARGET
+
+
+def judged(case: Good, here: Path) -> Report:
+    drafter, target = written(case, here)
+    return b.check(drafter, target, facts=declared(case), family=asked(case))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_known_good_checkpoint_passes_with_nothing_above_info(case: Good, here: Path) -> None:
+    report = judged(case, here)
+    assert [f for f in b.against(report) if f.level not in SILENT] == [], b.text(report)
+    side = report.sides[0]
+    assert (report.verdict, side.contract) == ("pass", case.family), b.text(report)
+    assert "TEN403" in {f.code for f in report.findings if f.level == "pass"}  # shapes were judged
+    assert not case.dialect or side.dialect == case.dialect
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not c.inside], ids=lambda case: case.id)
+def test_known_good_checkpoint_is_recognised_without_being_told(case: Good, here: Path) -> None:
+    source = b.recorded(case.drafter_config, case.drafter_tensors)
+    contract, found = recognise(b.LIBRARY, Checkpoint(source, "drafter"), "family")
+    assert (contract.id if contract else [f.code for f in found]) == case.family
+
+
+def test_every_case_has_a_name_and_a_family_of_its_own_prefix() -> None:
+    assert len({case.id for case in CASES}) == len(CASES)
+    assert all(case.id.startswith(f"{case.family}: ") for case in CASES)
