@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from draftproof.checkpoint import Checkpoint, Config, Table, listed
 from draftproof.container import Tensor
@@ -82,6 +82,23 @@ class View:
         return found
 
 
+class Sides(Protocol):
+    """Have a drafter and a target."""
+
+    @property
+    def drafter(self) -> View: ...
+    @property
+    def target(self) -> View: ...
+
+
+def both(c: Sides, code: str, subject: str, own: Seen, theirs: Seen) -> Iterator[Finding]:
+    """Yield an unknown finding for each side of which it is not known what it says; the question ends there."""
+    for view, seen in ((c.drafter, own), (c.target, theirs)):
+        if isinstance(seen, Unknown) and not seen.told:
+            expected, where = f"what the {view.checkpoint.role} says", view.checkpoint.source.label
+            yield unknown(code, subject, expected=expected, observed=seen.why, where=where)
+
+
 # --- rung 1 -------------------------------------------------------------------------------------------------------
 
 
@@ -142,7 +159,14 @@ _WANTED = {
     "ids": "an integer or a list of integers",
     "object": "an object",
 }
-_PARTS = {"special": "ids", "eps": "float", "dtype": "dtype", "quantisation": "object", "verifier": "str"}
+_PARTS = {
+    "special": "ids",
+    "mask": "int",
+    "eps": "float",
+    "dtype": "dtype",
+    "quantisation": "object",
+    "verifier": "str",
+}
 _ROPE_NUMBERS = (  # of a rope table, as transformers 4 and 5 write it: numbers above 0
     "theta", "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings", "beta_fast",
     "beta_slow", "attention_factor", "partial_rotary_factor",

@@ -131,6 +131,7 @@ class Contract:
     nested: tuple[str, ...] = ()
     values: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
     summary: tuple[str, ...] = ()
+    standalone: bool = False  # a whole model, with a tokenizer of its own
 
     @property
     def open(self) -> bool:

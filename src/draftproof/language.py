@@ -179,6 +179,7 @@ _KEYS: Mapping[str, Any] = dict(  # noqa: C408
         interleaved=_list(_s(), required=True),
     ),
 )
+_MASK = "ids of the token that stands for those not drafted yet; none if not given"
 _READ = "config keys that are compared between drafter and target; [] for none"
 _SHARED: Mapping[str, Any] = dict(  # noqa: C408
     title=_s(required=True),
@@ -225,7 +226,8 @@ KINDS: Mapping[str, Spec] = {
             tied="the head is the embedding",
             use_aux="whether target layers are captured at all",
         ),
-        keys=_table(_READ, **_KEYS, verifier=_list(_s(), "the declared target")),
+        keys=_table(_READ, **_KEYS, verifier=_list(_s(), "the declared target"), mask=_list(_s(), _MASK)),
+        standalone=Spec("bool", "a whole model, whose own tokenizer must give the target's ids"),
         aux=_table(
             "the captured target layers",
             keys=_list(_s(), "config keys that name them, in the order they are looked up", required=True, least=1),

@@ -449,8 +449,8 @@ class _Check:
                         self.out.add("CON104", (table, part), f"{part} in none too", expected="one of the two")
             parts = [part for part in KINDS[self.kind].fields[table].fields if part != "none"]
             self.missing(table, [part for part in parts if part not in given and part not in none], "none = [...]")
-        given = self.data.get("keys") or {}
-        self.missing("keys", [part for part in KINDS[self.kind].fields["keys"].fields if part not in given], "[]")
+        keys = {"mask", *(self.data.get("keys") or ())}
+        self.missing("keys", [part for part in KINDS[self.kind].fields["keys"].fields if part not in keys], "[]")
 
     def missing(self, table: str, parts: list[str], otherwise: str) -> None:
         """Report the parts of a table that are not given."""
@@ -578,6 +578,7 @@ def _contract(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Con
         nested=data.get("nested", ()),
         values=data.get("values", {}),
         summary=data.get("summary", ()),
+        standalone=bool(data.get("standalone")),
     )
 
 

@@ -1,18 +1,20 @@
 """Rung 2: does a drafter fit a target? Functions from two conformed views to findings.
 
 Each function is one question, and they stand in the order in which ``fits`` asks them. What rung 1 said of the
-drafter alone is not said again. Only ``tokenizer`` reads anything: the tokenizer files, where both are at hand.
+drafter alone is not said again. Only questions about tokens read anything: the tokenizer files (``tokens.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from draftproof.conform import (
     Expected,
     View,
+    both,
     check_tensor,
     disagreement,
     dtype_of,
@@ -24,11 +26,8 @@ from draftproof.conform import (
 from draftproof.contracts import Contract, Convention, EngineRow, Fact, Model, TensorRule
 from draftproof.dims import Absent, Bindings, ExprError, Known, Seen, Unknown, evaluate
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible
-from draftproof.hub import Source
 from draftproof.library import Library
-from draftproof.strict import strict_json
-
-TOKENIZER_LIMIT = 64 << 20  # bytes
+from draftproof.tokens import Tokens, special_ids, tokenizers
 
 
 @dataclass
@@ -45,12 +44,41 @@ class Couple:
         self.dims = Bindings(self.family.dims, sides, self.drafter.dims.extra)
         for name, witness in self.drafter.dims.believed.items():
             self.dims.believe(name, witness)
+        self.tokens = Tokens(self.drafter, self.target)
 
     @property
     def family(self) -> Contract:
         """Return the drafter's contract."""
         assert self.drafter.contract is not None
         return self.drafter.contract
+
+    @cached_property
+    def padded(self) -> str:
+        """Return why the two vocabularies differ by padding only, or "" where they do not, or it is not known."""
+        own, theirs = self._vocabularies
+        known = isinstance(own, Known) and isinstance(theirs, Known) and own.value != theirs.value
+        return self.tokens.padding(own.value, theirs.value) if known else ""  # type: ignore[union-attr]
+
+    @cached_property
+    def own_dims(self) -> Bindings:
+        """Return the dims of the pair, the vocabulary by the drafter's word where the target only pads it otherwise."""
+        if not self.padded:
+            return self.dims
+        sides = {"drafter": self.drafter.lookup, "target": self.target.lookup}
+        dims = Bindings(self.family.dims, sides, self.drafter.dims.extra)
+        for name, witness in self.drafter.dims.believed.items():
+            dims.believe(name, witness)
+        own = self._vocabularies[0]
+        assert isinstance(own, Known)
+        dims.believe(self.family.sizes["target_vocab"], own)
+        return dims
+
+    @property
+    def _vocabularies(self) -> tuple[Seen, Seen]:
+        name = self.family.sizes.get("target_vocab", "")
+        if name not in self.dims.dims:
+            return Absent(""), Absent("")
+        return self.dims.stated(name, "drafter"), self.dims.stated(name, "target")
 
     def size(self, part: str) -> Any:
         """Return what is known of the dim that plays a part, by the target's own word where it has one."""
@@ -62,14 +90,6 @@ def declared_facts(library: Library, repo: str, over: Mapping[str, Fact] | None 
     """Return what contracts/models says of a repo, overridden by the pair's own facts."""
     model, _ = library.model(repo)
     return (dict(model.facts) if model else {}) | dict(over or {})
-
-
-def both(c: Couple, code: str, subject: str, own: Seen, theirs: Seen) -> Iterator[Finding]:
-    """Yield an unknown finding for each side of which it is not known what it says; the question ends there."""
-    for view, seen in ((c.drafter, own), (c.target, theirs)):
-        if isinstance(seen, Unknown) and not seen.told:
-            expected, where = f"what the {view.checkpoint.role} says", view.checkpoint.source.label
-            yield unknown(code, subject, expected=expected, observed=seen.why, where=where)
 
 
 def fits(couple: Couple) -> list[Finding]:
@@ -110,12 +130,17 @@ def stated_sizes(c: Couple) -> Iterator[Finding]:
         if isinstance(said, Known) and isinstance(is_, Known):
             if said.value == is_.value:
                 yield holds(dim.differs, name, f"{name} = {is_.value} on both sides")
+                continue
+            vocab = name == c.family.sizes.get("target_vocab")
+            parts: dict[str, Any] = {
+                "expected": f"{is_.value} ({is_.witness})",
+                "observed": f"{said.value} ({said.witness})",
+            }
+            if vocab and c.padded:
+                yield finding("PAIR421", name, note=c.padded, contract=dim.line, **parts)
             else:
-                note = _padding(said.value, is_.value) if name == c.family.sizes.get("target_vocab") else ""
-                yield finding(
-                    dim.differs, name, expected=f"{is_.value} ({is_.witness})",
-                    observed=f"{said.value} ({said.witness})", note=note, contract=dim.line,
-                )  # fmt: skip
+                note = c.tokens.size_note(said.value, is_.value) if vocab else ""
+                yield finding(dim.differs, name, note=note, contract=dim.line, **parts)
     for clash in c.dims.disagreements:
         ours = clash in c.drafter.dims.disagreements
         across = {"drafter", "target"} <= set(clash.dim.sources) and clash.first.witness[:6] != clash.second.witness[:6]
@@ -123,18 +148,11 @@ def stated_sizes(c: Couple) -> Iterator[Finding]:
             yield disagreement(clash)
 
 
-def _padding(said: int, is_: int) -> str:
-    gap = abs(said - is_)
-    if gap <= 1024 and said % 64 == is_ % 64 == 0:
-        return f"they differ by {gap}: padding rows, if both tokenizers are the same"
-    return ""
-
-
 def fused_input(c: Couple) -> Iterator[Finding]:
     """Check the tensors that take their size from the target, under the target's own sizes."""
     facing = {name for name, dim in c.dims.dims.items() if "target" in dim.sources}
     rules = {rule.name for rule in c.family.tensors.values() if _uses(rule, facing)}
-    wants = [want for want in expectations(c.family, c.dims) if want.rule.name in rules and not _said(c, want.rule)]
+    wants = [want for want in expectations(c.family, c.own_dims) if want.rule.name in rules and not _said(c, want.rule)]
     yield from (_fused_tensors if c.drafter.table.read else _fused_configs)(c, wants)
 
 
@@ -149,7 +167,7 @@ def _fused_tensors(c: Couple, wants: Sequence[Expected]) -> Iterator[Finding]:
     """Compare the drafter's own tensors with what the target asks of them."""
     failed = {f.subject for f in c.drafter.findings if f.level in ("error", "unknown") and f.code[:3] in ("TEN", "PAI")}
     for want in wants:
-        yield from (f for f in check_tensor(c.drafter, want, c.dims, misfit=True) if f.subject not in failed)
+        yield from (f for f in check_tensor(c.drafter, want, c.own_dims, misfit=True) if f.subject not in failed)
 
 
 def _fused_configs(c: Couple, wants: Sequence[Expected]) -> Iterator[Finding]:
@@ -158,7 +176,7 @@ def _fused_configs(c: Couple, wants: Sequence[Expected]) -> Iterator[Finding]:
         rule, code = want.rule, want.rule.misfit
         if want.presence != "required" or code == "TEN403":
             continue
-        own, pair = _shape(rule.shape, c.drafter.dims), _shape(rule.shape, c.dims)
+        own, pair = _shape(rule.shape, c.drafter.dims), _shape(rule.shape, c.own_dims)
         asked = f"[{', '.join(map(str, rule.shape))}]"
         if own is None or pair is None:
             lacking = ", ".join(n for n in c.dims.needed(rule.shape) if not isinstance(c.dims(n), Known))
@@ -211,7 +229,7 @@ def embedding(c: Couple) -> Iterator[Finding]:
 def head(c: Couple) -> Iterator[Finding]:
     """Check that a drafter without lm_head will borrow one, rather than draft with an untrained one."""
     contract = c.family
-    vocab, full, tied = c.drafter.size("draft_vocab"), c.size("target_vocab"), c.drafter.size("tied")
+    vocab, full, tied = c.drafter.size("draft_vocab"), _own_vocab(c), c.drafter.size("tied")
     name, dim = contract.roles.get("head", ""), contract.dims.get(contract.sizes.get("draft_vocab", ""))
     if not (name and dim and c.drafter.table.read and isinstance(vocab, Known) and isinstance(full, Known)):
         return
@@ -228,9 +246,14 @@ def head(c: Couple) -> Iterator[Finding]:
                       where=c.drafter.checkpoint.source.label)  # fmt: skip
 
 
+def _own_vocab(c: Couple) -> Seen:
+    """Return the whole vocabulary as the drafter counts it, where the target only pads it otherwise."""
+    return c.own_dims(c.family.sizes["target_vocab"]) if c.padded else c.size("target_vocab")
+
+
 def full_map(c: Couple) -> Iterator[Finding]:
     """Say that a map at a full vocabulary must change nothing: its values are not read here."""
-    vocab, full = c.drafter.size("draft_vocab"), c.size("target_vocab")
+    vocab, full = c.drafter.size("draft_vocab"), _own_vocab(c)
     if isinstance(vocab, Known) and isinstance(full, Known) and vocab.value == full.value and c.drafter.role("map"):
         yield finding("PAIR405", c.family.roles["map"], "d2t at a full vocabulary must be all zero", level="info",
                       expected="zeros, or no d2t", observed="d2t is there; its values were not read")  # fmt: skip
@@ -406,96 +429,13 @@ def _aux_problem(c: Couple, convention: Convention, ids: Sequence[int]) -> str:
 
 
 def special_tokens(c: Couple) -> Iterator[Finding]:
-    """Compare bos, eos and pad ids, and hold them to the vocabulary."""
-    vocab, where = c.size("target_vocab"), c.drafter.checkpoint.source.label
-    for key in c.drafter.keys("special"):
-        own, theirs = c.drafter.lookup(key), c.target.lookup(key)
-        subject = f"config.json: {key}"
-        yield from both(c, "PAIR410", subject, own, theirs)
-        mine = _ids(own)
-        if mine and mine == _ids(theirs) == {-1}:
-            continue  # the old way to say none
-        if isinstance(vocab, Known) and (out := [i for i in mine if not 0 <= i < vocab.value]):
-            yield finding("PAIR410", subject, "special token id is outside the vocabulary", level="error",
-                          expected=f"0 to {vocab.value - 1}", observed=", ".join(map(str, out)),
-                          where=where)  # fmt: skip
-        elif mine and (others := _ids(theirs)):
-            if mine <= others:
-                yield holds("PAIR410", subject, f"{sorted(mine)}")
-            else:
-                level: Level = "info" if key.startswith("pad") else "warning"
-                yield finding("PAIR410", subject, level=level, expected=f"{sorted(others)} (target)",
-                              observed=f"{sorted(mine)}", where=where)  # fmt: skip
-
-
-def _ids(seen: Seen) -> set[int]:
-    value = seen.value if isinstance(seen, Known) else None
-    return {i for i in (value if isinstance(value, list) else [value]) if type(i) is int}
+    """Compare special ids, and hold them to the vocabulary."""
+    return special_ids(c.tokens)
 
 
 def tokenizer(c: Couple) -> Iterator[Finding]:
-    """Compare the tokenizers where both are at hand: the strings that ids stand for, not the files' bytes."""
-    raws = [_tokenizer_file(v.checkpoint.source) for v in (c.drafter, c.target)]
-    if any(raw is None for raw in raws):
-        return
-    unread = [raw for raw in raws if isinstance(raw, Finding)]
-    if unread:
-        yield unknown(
-            "PAIR419",
-            "tokenizer",
-            expected="two tokenizer files",
-            observed=f"{unread[0].subject}: {unread[0].observed}",
-        )
-        return
-    tables = [_token_table(raw) for raw in raws if isinstance(raw, bytes)]
-    if raws[0] == raws[1]:
-        yield holds("PAIR419", "tokenizer", "the files are the same")
-    elif not all(tables):
-        seen = "files that differ, and cannot be compared by id"
-        yield unknown("PAIR419", "tokenizer", expected="the same file", observed=seen)
-    else:
-        yield from _compare_tokens(*tables)
-
-
-def _compare_tokens(own: Mapping[int, str], theirs: Mapping[int, str]) -> Iterator[Finding]:
-    ids = sorted(own.keys() & theirs.keys())
-    differ = [i for i in ids if own[i] != theirs[i]]
-    only = len(own.keys() ^ theirs.keys())
-    if differ:
-        shown = "; ".join(f"{i}: {visible(own[i], 40)!r} against {visible(theirs[i], 40)!r}" for i in differ[:5])
-        seen = f"{len(differ)} of {len(ids)} common ids differ, {only} ids are in one only"
-        yield finding("PAIR419", "tokenizer", expected="the same text for every id", observed=seen, note=shown)
-    elif only:
-        seen = f"all {len(ids)} common ids are the same, {only} ids are in one only"
-        yield finding(
-            "PAIR421", "tokenizer", "tokenizers differ by ids that one lacks", expected="the same ids", observed=seen
-        )
-    else:
-        yield holds("PAIR419", "tokenizer", f"all {len(ids)} ids stand for the same text")
-
-
-def _tokenizer_file(source: Source) -> bytes | Finding | None:
-    names = ("tokenizer.json", "tiktoken.model", "tokenizer.model")
-    name = next((n for n in names if n in source.files), None)
-    return None if name is None else source.take(name, TOKENIZER_LIMIT)
-
-
-def _token_table(raw: bytes) -> dict[int, str]:
-    """Return the id -> text table of a tokenizer.json, or an empty one where it is not well formed."""
-    data, faults = strict_json(raw)
-    if faults or not isinstance(data, dict):
-        return {}
-    model, added = data.get("model"), data.get("added_tokens")
-    vocab = model.get("vocab") if isinstance(model, dict) else None
-    table: dict[int, str] = {}
-    if isinstance(vocab, dict):
-        table = {i: t for t, i in vocab.items() if type(i) is int}
-    elif isinstance(vocab, list):
-        table = {i: str(row[0]) for i, row in enumerate(vocab) if isinstance(row, list) and row}
-    for row in added if isinstance(added, list) else ():
-        if isinstance(row, dict) and type(row.get("id")) is int:
-            table[row["id"]] = str(row.get("content"))
-    return table
+    """Compare the tokenizers where both are at hand: the text that ids stand for, not the files' bytes."""
+    return tokenizers(c.tokens)
 
 
 # --- rope, norms, dtypes ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Rung 2 and the pair contract: order and names in contracts never matter, tokenizers, engines, what a pair accepts."""
+"""Rung 2 and the pair contract: order and names in contracts never matter, engines, what a pair accepts."""
 
 from __future__ import annotations
 
@@ -132,49 +132,6 @@ def test_renaming_dims_never_changes_what_is_said_but_the_names(tmp_path: Path) 
         assert not [f for f in mine if f.code.startswith("CON")], b.text(again)
         assert sorted((f.code, f.level) for f in mine) == sorted((f.code, f.level) for f in said.findings), sample
         assert again.verdict == said.verdict
-
-
-# --- tokenizers ---------------------------------------------------------------------------------------------------
-
-
-def tokenizer(words: Mapping[str, int], **more: Any) -> str:
-    return json.dumps({"model": {"vocab": dict(words)}, **more})
-
-
-WORDS = {"a": 0, "b": 1, "c": 2}
-TOKENIZERS: Mapping[str, tuple[str, str, set[str], str]] = {
-    "same file": (tokenizer(WORDS), tokenizer(WORDS), set(), ""),
-    "same words, another file": (tokenizer(WORDS), tokenizer(WORDS, version="1"), set(), ""),
-    "other words": (tokenizer(WORDS), tokenizer({"a": 0, "c": 1, "b": 2}), {"PAIR419"}, "2 of 3 common ids differ"),
-    "one more": (tokenizer(WORDS), tokenizer({**WORDS, "d": 3}), {"PAIR421 info"}, "all 3 common ids are the same"),
-    "an added token": (
-        tokenizer(WORDS, added_tokens=[{"id": 2, "content": "</s>"}]), tokenizer(WORDS), {"PAIR419"},
-        "'</s>' against 'c'",
-    ),
-    "not readable": ("{", tokenizer(WORDS), {"PAIR419 unknown"}, "cannot be compared by id"),
-    "hostile": ('{"model": [], "added_tokens": 7}', tokenizer(WORDS), {"PAIR419 unknown"}, "cannot be compared"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", TOKENIZERS)
-def test_tokenizers(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    own, theirs, codes, seen = TOKENIZERS[name]
-    for folder, config, table, text in ((b.DRAFTER, *SAMPLES["good"][:2], own), (b.TARGET, *LLAMA, theirs)):
-        (b.write(tmp_path / folder, config, table) / "tokenizer.json").write_text(text)
-    report = b.check(b.DRAFTER, b.TARGET)
-    assert b.codes(report) == codes, b.text(report)
-    assert seen in b.text(report)
-
-
-def test_tokenizer_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for folder, config, table in ((b.DRAFTER, *SAMPLES["good"][:2]), (b.TARGET, *LLAMA)):
-        (b.write(tmp_path / folder, config, table) / "tokenizer.json").write_text(tokenizer(WORDS))
-    with (tmp_path / b.DRAFTER / "tokenizer.json").open("wb") as file:
-        file.truncate(65 << 20)
-    report = b.check(b.DRAFTER, b.TARGET)
-    assert b.codes(report) == {"PAIR419 unknown"}, b.text(report)
 
 
 # --- what a pair accepts ------------------------------------------------------------------------------------------
