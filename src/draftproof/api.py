@@ -360,19 +360,24 @@ def check_models(drafter: Model, target: Model | None, library: Library, family:
 
 def check_pair_id(id: str, library: Library) -> Report:
     """Check the pair of an id, or of a TOML file."""
+    pair, path, found = find_pair(id, library)
+    if pair is None:
+        return _only("conforms" if found[0].code == "SRC111" else "contract", id, *found)
+    return check_pair(pair, library, shlex.join(["draftproof", "check", id]), path.parent)
+
+
+def find_pair(id: str, library: Library) -> tuple[Pair | None, Path, tuple[Finding, ...]]:
+    """Return the pair of an id, or of a TOML file, with its file; or what is wrong."""
     if id.endswith(".toml"):
         path = Path(id)
         if not path.exists():
-            near = nearest(path.stem, library.files("pair"))
-            seen = f"no such file{near}"
-            return _only("conforms", id, finding("SRC111", id, expected="a pair contract", observed=seen))
+            seen = f"no such file{nearest(path.stem, library.files('pair'))}"
+            return None, path, (finding("SRC111", id, expected="a pair contract", observed=seen),)
         pair, found = load(path, "pair", library)
     else:
         pair, found = library.get("pair", id)
         path = library.files("pair").get(id, Path())
-    if not isinstance(pair, Pair):
-        return _only("contract", id, *found)
-    return check_pair(pair, library, shlex.join(["draftproof", "check", id]), path.parent)
+    return pair if isinstance(pair, Pair) else None, path, found
 
 
 # --- what is known ------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
   draftproof show eagle3                                 a contract, resolved
   draftproof list                                        what is known
   draftproof record ./my-eagle3 --as ORG/NAME@COMMIT     keep what a checkpoint says, to check it without its bytes
+  draftproof record my-pair --drafter-revision COMMIT    move a pair to a new version, and record it
   draftproof explain TEN403                              what a code means, and what to do
 """
 
@@ -92,12 +93,18 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
         (("kind", {"nargs": "?", "help": "of one kind only", "choices": _KINDS}),),
     ),
     "record": (
-        "keep config, tensor table and hashes of a local checkpoint as a recording",
+        "keep config, tensor table and hashes of a checkpoint as a recording; move a pair to another commit",
         (
-            ("path", {"metavar": "PATH", "help": "a folder with config.json and safetensors files"}),
+            ("path", {"metavar": "PATH", "help": "a folder with config.json and safetensors files; or a pair"}),
             (
                 "--as",
                 {"dest": "name", "metavar": "ORG/NAME@COMMIT", "help": "what it is, if it is no Hub cache snapshot"},
+            ),
+            ("--drafter-revision", {"metavar": "COMMIT", "help": "of a pair: pin its drafter, and record it there"}),
+            ("--target-revision", {"metavar": "COMMIT", "help": "of a pair: pin its target, and record it there"}),
+            (
+                "--from",
+                {"dest": "folder", "metavar": "DIR", "help": "the folder of that commit, if the Hub cache has none"},
             ),
         ),
     ),
@@ -243,6 +250,11 @@ def _list(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, 
 def _record(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
     from draftproof import api, render  # noqa: PLC0415
 
+    revisions = {role: getattr(args, f"{role}_revision") for role in ("drafter", "target")}
+    if any(revision is not None for revision in revisions.values()):
+        return _revise(revisions, args, top)
+    if args.folder:
+        top.error("--from goes with --drafter-revision or --target-revision")
     data, report = api.record(args.path, args.name or "", _library(args, top))
     output, args.output = args.output, None  # it names the recording, not the answer
     if data is None:
@@ -256,6 +268,44 @@ def _record(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str
         return "", code
     text = f"recorded in {ascii(str(path))[1:-1]}\n"
     return (_json({"file": str(path), "repo": data["recording"]["repo"]}) if args.format == "json" else text), 0
+
+
+def _revise(revisions: dict[str, Any], args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
+    """Move a pair to another commit: write the recording, then the pair, and show what changed."""
+    from draftproof import api, render  # noqa: PLC0415
+    from draftproof.diff import diff  # noqa: PLC0415
+    from draftproof.findings import Report, visible  # noqa: PLC0415
+    from draftproof.revise import revise  # noqa: PLC0415
+
+    if args.name or args.output:
+        top.error("--as and --output go with a folder; the recordings of a pair have their place beside it")
+    if "" in revisions.values() or args.folder == "":
+        top.error("a revision or folder is an empty text: was a variable not set?")
+    if args.folder and all(revisions.values()):
+        top.error("--from is the folder of one commit: move drafter and target one after the other")
+    library = _library(args, top)
+    made = revise(args.path, revisions, args.folder or "", library)
+    if isinstance(made, Report):
+        text, code = _report(made, args)
+        return text, code or 1
+    reviews = [diff(old, new, library) for old, new in made.versions]
+    for path, content in made.files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, str) else render.as_json(content)
+        if code := _deliver(text, str(path), top):
+            return "", code
+    after = api.check_pair_id(args.path, _library(args, top))
+    stale = [f for f in after.findings if f.code == "CON112"]
+    files = [os.path.relpath(path) for path in made.files]
+    if args.format == "json":
+        data = {"files": files, "says": made.says, "reviews": [r.to_dict() for r in reviews], "check": after.to_dict()}
+        return _json(data), 0
+    said = [*made.says, *(f"written: {path}" for path in files)]
+    said.append(f"{after.subject} now: {render.verdict_text(after)}")
+    said += [f"no longer needed: {f.subject} ({f.contract})" for f in stale]
+    said.append("next: pytest -m snapshot, and --snapshot-update once it is as meant")
+    shown = "\n".join(visible(line, 1000) for line in said)
+    return "\n".join([*(render.report_text(r) for r in reviews), shown]) + "\n", 0
 
 
 def _explain(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:

@@ -34,6 +34,7 @@ from draftproof.findings import (
     verdict_of,
     visible,
 )
+from draftproof.hub import Source
 from draftproof.library import Library
 from draftproof.pair import Couple, declared_facts, fits, same_repo
 from draftproof.recognise import recognise
@@ -55,7 +56,9 @@ _NOT_JUDGED = ("values", "files")  # topics of which no rung here judges anythin
 # --- the answer ---------------------------------------------------------------------------------------------------
 
 
-def diff(old: Model, new: Model, library: Library, *, family: str = "", targets: Sequence[str] = ()) -> Report:
+def diff(
+    old: Model | Source, new: Model | Source, library: Library, *, family: str = "", targets: Sequence[str] = ()
+) -> Report:
     """Compare two versions of a drafter, or of a target: folders, ids or recordings; raises nothing."""
     subject = " → ".join(visible(_name(m)) for m in (old, new))
     found: list[Finding] = []
@@ -84,11 +87,12 @@ def diff(old: Model, new: Model, library: Library, *, family: str = "", targets:
     if len(set(ids)) == 2:
         found.append(finding("PAIR456", subject, expected=f"{ids[0]} (old)", observed=f"{ids[1]} (new)"))
     sections = [Section.of("contract", library.broken()), Section.of("compare", found), *new_failures]
-    words = [_name(m) for m in (old, new)]
+    words = [str(m) for m in (old, new)]
     words += [w for t in targets for w in ("--target", t)] + (["--family", family] if family else [])
     read = (*views, *(p.view for p in partners if p.view))
     made = _answer(subject, sections, _sides(views, []), _review(differences), read)
-    return replace(made, rerun=shlex.join(["draftproof", "diff", *words]))
+    typed = all(isinstance(m, (str, Path)) for m in (old, new))
+    return replace(made, rerun=shlex.join(["draftproof", "diff", *words]) if typed else "")
 
 
 def _answer(subject: str, sections: Iterable[Section], sides: Any, review: Review, read: Iterable[View]) -> Report:
@@ -103,7 +107,9 @@ def _answer(subject: str, sections: Iterable[Section], sides: Any, review: Revie
 
 
 def _name(model: Any) -> str:
-    return str(model.get("name", "in memory") if isinstance(model, Mapping) else getattr(model, "name", "") or model)
+    if isinstance(model, Source):
+        return model.name + (f"@{model.revision[:7]}" if model.revision else "")
+    return str(model.get("name", "in memory") if isinstance(model, Mapping) else model)
 
 
 def _sides(views: Sequence[View], found: Sequence[Finding]) -> tuple[Any, ...]:
@@ -743,3 +749,116 @@ def _codes(found: Iterable[Finding]) -> str:
         f"{code}{'' if level == 'error' else f' [{level}]'} {listed(dict.fromkeys(subjects), 3)}"
         for (level, code), subjects in sorted(by.items(), key=lambda row: (LEVELS.index(row[0][0]), row[0][1]))
     )
+
+
+# --- views of a pair ----------------------------------------------------------------------------------------------
+
+
+def failing(view: Mapping[str, Any]) -> list[str]:
+    """Return what fails in the view of a pair and is not accepted: such a view must not become a snapshot."""
+    rows = [f for f in view.get("findings", ()) if f.get("level") == "error" and not f.get("accepted")]
+    return [visible(f"{f['code']} {f['subject']}: {_seen(f)}", LONGEST) for f in rows]
+
+
+def _seen(row: Mapping[str, Any]) -> str:
+    return f"expected {row.get('expected', '')}, observed {row.get('observed', '')}"
+
+
+def view_changes(old: Mapping[str, Any], new: Mapping[str, Any], library: Library) -> list[Difference]:
+    """Compare two views of a pair, as snapshots hold them, in the field's terms; no line only where they are equal."""
+    views = [json.loads(json.dumps(view)) for view in (old, new)]
+    out: list[Difference] = []
+    for role in ("drafter", "target"):
+        if sides := _both(views, f"{role} side", dict):
+            out += _side_changes(role, sides, library)
+    verdicts = _both(views, "verdicts", dict) or [{}, {}]
+    for rung in dict.fromkeys((*verdicts[0], *verdicts[1])):
+        told = [VERDICTS.get(str(v.get(rung)), str(v.get(rung, "not asked"))) for v in verdicts]
+        if told[0] != told[1]:
+            kind = "worse" if told[1] == VERDICTS["fail"] else "changed"
+            out.append(_line("verdicts", rung, told, f"{rung}: {told[0]} → {told[1]}", kind))
+    if rows := _both(views, "findings", list):
+        out += _finding_changes(*rows)
+    for path, *values in _walk("", *views):
+        out.append(_line("other", path, [_told(v) for v in values]))
+    if not out and old != new:
+        out.append(_line("other", "view", ("", ""), "the same findings or tensors, in another order"))
+    return out
+
+
+def _both(views: Sequence[dict[str, Any]], key: str, kind: type) -> list[Any]:
+    """Take a part out of both views, where both have it and of that kind; a list or table of tables, if it is one."""
+    parts = [view.get(key) for view in views]
+    inner = [v for part in parts if isinstance(part, (dict, list)) for v in (part if isinstance(part, list) else ())]
+    if not all(isinstance(part, kind) for part in parts) or not all(isinstance(v, dict) for v in inner):
+        return []
+    return [view.pop(key) for view in views]
+
+
+def _told(value: Any) -> str:
+    """Return a value of a view as text."""
+    return "not there" if value is _MISSING else value if isinstance(value, str) else _json(value)
+
+
+def _side_changes(role: str, sides: Sequence[dict[str, Any]], library: Library) -> Iterator[Difference]:
+    """Compare one side of two views: sizes with who states them, tensors, and then contract, names and provenance."""
+    words: dict[str, str] = {}
+    for id in [one.get("contract") for one in sides]:
+        kind = "family" if role == "drafter" else "target"
+        contract = library.get(kind, str(id))[0] if str(id) in library.files(kind) else None
+        words |= phrases(contract) if contract else {}
+    bindings = _both(sides, "bindings", dict) or [{}, {}]
+    for name in dict.fromkeys((*bindings[0], *bindings[1])):
+        values, witnesses = zip(*(str(b.get(name, "not known")).partition(" (")[::2] for b in bindings), strict=True)
+        phrase = words.get(name, f"{name} {{}}")
+        if values[0] != values[1]:
+            shown = [{"True": "yes", "False": "no"}.get(v, v) for v in values]
+            yield _line("config", name, shown, f"{role}: {_tell(phrase, *shown)}")
+        elif witnesses[0] != witnesses[1]:
+            stated = [w.removesuffix(")") or "nobody" for w in witnesses]
+            text = f"{role}: {phrase.replace('{}', values[0])}, now by {stated[1]}; before by {stated[0]}"
+            yield _line("config", name, stated, text)
+    tables = _both(sides, "tensors", dict) or [{}, {}]
+    for name in dict.fromkeys((*tables[0], *tables[1])):
+        rows = [table.get(name, _MISSING) for table in tables]
+        if _MISSING in rows and all(row is _MISSING or isinstance(row, dict) for row in rows):
+            row, word = (rows[1], "added") if rows[0] is _MISSING else (rows[0], "removed")
+            yield _line("tensors", name, ("", ""), f"{role}: {word} {name} {row.get('value')}, {row.get('presence')}")
+            continue
+        for path, *values in _walk("", *({"": row} if not isinstance(row, dict) else row for row in rows)):
+            told = [_told(v) for v in values]
+            said = " ".join([name, *([path] if path not in ("", "value") else [])])
+            yield _line("tensors", name, told, f"{role}: {said} {told[0]} → {told[1]}")
+    for path, *values in _walk("", *sides):
+        yield _line("family", path, [_told(v) for v in values], f"{role}: {path} {' → '.join(map(_told, values))}")
+
+
+def _finding_changes(old: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> Iterator[Difference]:
+    """Compare what was found: what came, what went, what of it reads otherwise."""
+
+    def keyed(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, ...], dict[str, Any]]:
+        out: dict[tuple[str, ...], dict[str, Any]] = {}
+        for row in rows:
+            key = tuple(str(row.get(k, "")) for k in ("code", "level", "subject"))
+            while key in out:
+                key = (*key, "again")
+            out[key] = row
+        return out
+
+    before, after = keyed(old), keyed(new)
+    for key in dict.fromkeys((*before, *after)):
+        rows = [before.get(key), after.get(key)]
+        name = f"{key[0]} [{key[1]}] {key[2]}"
+        if rows[0] is None or rows[1] is None:
+            row, word = (rows[1] or {}, "new") if rows[0] is None else (rows[0], "gone")
+            held = f"; accepted: {row['accepted']}" if row.get("accepted") else ""
+            bad = word == "new" and key[1] == "error" and not held
+            text = f"{word}: {name}: {_seen(row)}{held}"
+            yield _line("findings", key[0], ("", ""), text, "worse" if bad else "changed")
+            continue
+        for field in dict.fromkeys((*rows[0], *rows[1])):
+            told = [_told(row.get(field, _MISSING)) for row in rows if row is not None]
+            if told[0] != told[1]:
+                bad = field == "accepted" and key[1] == "error" and told[1] == "not there"
+                text = f"{name}: {field} {told[0]} → {told[1]}"
+                yield _line("findings", key[0], told, text, "worse" if bad else "changed")

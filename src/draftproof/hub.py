@@ -525,6 +525,15 @@ def snapshot_name(source: Source) -> tuple[str, str | None]:
     return source.folder.resolve().parent.parent.name.removeprefix("models--").replace("--", "/", 1), source.revision
 
 
+def cached_snapshot(repo: str, commit: str) -> Path | None:
+    """Return the folder of a repo at a commit in the Hub cache of this machine, if it is there."""
+    env = os.environ
+    home = Path(env.get("HF_HOME") or Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface")
+    root = Path(env.get("HF_HUB_CACHE") or env.get("HUGGINGFACE_HUB_CACHE") or home / "hub").expanduser()
+    folder = root / f"models--{repo.replace('/', '--')}" / "snapshots" / commit
+    return folder if os.path.isdir(folder) else None
+
+
 def recorded_files(source: Source, weights: set[str]) -> dict[str, Any]:
     """Return size and hash of config.json and of each weight file's header; of other files the size."""
     import hashlib  # noqa: PLC0415 (slow to import, and only record needs it)

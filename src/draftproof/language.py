@@ -475,11 +475,11 @@ _TOKEN = re.compile(
 )
 
 
-def scan(text: str) -> tuple[dict[Where, int], str]:
+def scan(text: str, spans: dict[Where, tuple[int, int]] | None = None) -> tuple[dict[Where, int], str]:
     """Map the path of every value of a TOML text to the line where it starts; returns also the bound it breaks, or "".
 
     One pass over the tokens with a stack of open brackets. It never fails: where a text is not valid TOML, the lines
-    after the mistake are worth nothing.
+    after the mistake are worth nothing. Into spans goes where each value of one token begins and ends.
     """
     lines: dict[Where, int] = {(): 1}
     rows: dict[Where, int] = {}  # array of tables -> how many so far
@@ -505,6 +505,8 @@ def scan(text: str) -> tuple[dict[Where, int], str]:
                 path = (*stack[-1][0], stack[-1][1])
                 lines[path] = line
                 bound = f"at most {MAX_VALUES} values" if len(lines) > MAX_VALUES else ""
+            if spans is not None and kind != "mark":
+                spans[path] = match.span()
             key, state = [], "key" if token == "{" else "value" if token == "[" else "done"
             if kind == "mark":
                 stack.append((path, 0 if token == "[" else -1))

@@ -95,6 +95,11 @@ def counts_text(report: Report) -> str:
     return f"{', '.join(parts) or 'nothing against it'}; {passed}"
 
 
+def verdict_text(report: Report) -> str:
+    """Return "does not hold (1 error; 42 checks hold)"."""
+    return f"{_VERDICTS[report.verdict]} ({counts_text(report)})"
+
+
 def report_text(report: Report, *, level: str = "info") -> str:
     """Return the whole report for a terminal."""
     out: list[str] = []
@@ -117,7 +122,7 @@ def report_text(report: Report, *, level: str = "info") -> str:
         out += [review_text(report.review)] if report.review.differences else []
         out += [f"\n{section.rung}\n{text}" for section in report.sections if (text := section_text(section))]
     else:
-        out += [f"{subject}: {_VERDICTS[report.verdict]} ({counts_text(report)})", ""]
+        out += [f"{subject}: {verdict_text(report)}", ""]
         out += [side_text(s) for s in report.sides]
         if [s.role for s in report.sides] == ["drafter"]:
             out.append(field("target", "none: only the drafter was judged", 0))

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import builder as b
-from draftproof import cli, render
-from draftproof.diff import diff, phrases
+from draftproof import api, cli, render
+from draftproof.diff import diff, failing, phrases, view_changes
 from draftproof.findings import Report
 from draftproof.library import Library
 
@@ -578,3 +579,114 @@ def test_copy_of_a_folder_has_no_difference(tmp_path: Path) -> None:
     old = b.write(tmp_path / "old", b.dense_config(), b.dense(), shards=2)
     shutil.copytree(old, tmp_path / "new")
     assert lines(compared(str(old), str(tmp_path / "new"))) == []
+
+
+# --- views of a pair ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def view() -> dict[str, Any]:
+    pair, _ = b.LIBRARY.get("pair", "kimi-k2-eagle3-on-k25")
+    return dict(json.loads(json.dumps(api.pair_view(pair, b.LIBRARY))))
+
+
+def told(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    return [d.text for d in view_changes(old, new, b.LIBRARY)]
+
+
+def test_equal_views_have_no_line_and_are_left_as_they_are(view: dict[str, Any]) -> None:
+    before = deepcopy(view)
+    assert told(view, deepcopy(view)) == []
+    assert view == before
+
+
+# path in the view, its new value -> the line
+VIEWS: dict[str, tuple[tuple[Any, ...], Any, str]] = {
+    "size": (
+        ("drafter side", "bindings", "context"),
+        "262144 (drafter config.json: max_position_embeddings)",
+        "drafter: context 131072 → 262144",
+    ),
+    "fusion": (("drafter side", "bindings", "aux"), "4 (x)", "drafter: fc reads 3 → 4 hidden states"),
+    "flag": (("drafter side", "bindings", "fc_norm"), "True (x)", "drafter: fc norm no → yes"),
+    "witness": (
+        ("drafter side", "bindings", "layers"),
+        "1 (tensor x)",
+        "drafter: layers 1, now by tensor x; before by drafter config.json: num_hidden_layers",
+    ),
+    "of the target": (("target side", "bindings", "vocab"), "5 (x)", "target: vocab 163840 → 5"),
+    "dialect": (("drafter side", "dialect"), "bare", "drafter: dialect midlayer → bare"),
+    "provenance": (("drafter side", "provenance"), "recorded", "drafter: provenance derived → recorded"),
+    "shape": (
+        ("drafter side", "tensors", "fc.weight", "value"),
+        [7168, 28672],
+        "drafter: fc.weight [7168, 21504] → [7168, 28672]",
+    ),
+    "presence": (
+        ("drafter side", "tensors", "t2d", "presence"),
+        "required",
+        "drafter: t2d presence optional → required",
+    ),
+    "verdict": (("verdicts", "conforms"), "fail", "conforms: could not be judged → does not hold"),
+    "repo": (("drafter",), "a/b", "drafter AQ-MedAI/Kimi-K2-Instruct-eagle3 → a/b"),
+    "a key of tomorrow": (("drafter side", "new"), {"a": [1]}, "drafter: new.a not there → [1]"),
+}
+
+
+@pytest.mark.parametrize("case", VIEWS)
+def test_change_of_a_view_is_told_in_the_terms_of_the_field(case: str, view: dict[str, Any]) -> None:
+    path, value, line = VIEWS[case]
+    other = deepcopy(view)
+    table = other
+    for part in path[:-1]:
+        table = table[part]
+    table[path[-1]] = value
+    if case == "of the target":
+        line = line.replace("vocab ", "vocabulary ")
+    assert told(view, other) == [line]
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every value of a view, tables included."""
+    if path:
+        yield path
+    if isinstance(value, (dict, list)):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from leaves(value[key], (*path, key))
+
+
+def test_no_change_of_a_view_goes_untold(view: dict[str, Any]) -> None:
+    silent = []
+    for path in leaves(view):
+        for edit in ("change", "remove"):
+            other = deepcopy(view)
+            table: Any = other
+            for part in path[:-1]:
+                table = table[part]
+            if edit == "remove":
+                del table[path[-1]]
+            else:
+                table[path[-1]] = "another"
+            silent += [] if told(view, other) and told(other, view) else [(edit, path)]
+    assert silent == []
+
+
+def test_order_of_the_findings_alone_is_told(view: dict[str, Any]) -> None:
+    other = deepcopy(view)
+    other["findings"].reverse()
+    assert told(view, other) == ["the same findings or tensors, in another order"]
+
+
+def test_finding_that_came_or_went_is_told_and_one_that_fails_is_worse(view: dict[str, Any]) -> None:
+    row = {"code": "TEN403", "level": "error", "subject": "fc.weight", "expected": "[1]", "observed": "[2]"}
+    other = deepcopy(view) | {"findings": [*view["findings"], row]}
+    (line,) = view_changes(view, other, b.LIBRARY)
+    assert (line.kind, line.text) == ("worse", "new: TEN403 [error] fc.weight: expected [1], observed [2]")
+    assert failing(other) == ["TEN403 fc.weight: expected [1], observed [2]"]
+    (line,) = view_changes(other, view, b.LIBRARY)
+    assert (line.kind, line.text.partition(":")[0]) == ("changed", "gone")
+    assert failing(view) == []
+    accepted = deepcopy(other)
+    accepted["findings"][-1]["accepted"] = "on purpose"
+    assert failing(accepted) == []
+    assert told(accepted, other) == ["TEN403 [error] fc.weight: accepted on purpose → not there"]
