@@ -11,13 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-<<<<<<< HEAD
 UP = "rules findings dims language contracts library strict container torchzip hub checkpoint recognise conform tokens"
-UP += " pair api diff,adapt rewrite render testing,plugin,cli"
-=======
-UP = "rules findings dims language contracts library strict container torchzip hub checkpoint recognise conform pair"
-UP += " api diff,revise,adapt rewrite render testing,plugin,cli"
->>>>>>> 23c1587 (record PAIR --drafter-revision moves a pair to a commit; a snapshot that differs says what changed, one that fails is not accepted)
+UP += " pair api diff,revise,adapt rewrite render testing,plugin,cli"
 LEVEL = {name: n for n, layer in enumerate(UP.split()) for name in layer.split(",")}
 ONLY = {"dims": set(), "strict": {"findings"}, "container": {"findings", "strict"}, "render": {"findings", "rules"}}
 HEAVY = {"torch", "numpy", "huggingface_hub", "safetensors"}
