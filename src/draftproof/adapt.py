@@ -23,7 +23,7 @@ from draftproof.dims import Absent, Known, Lookup, Unknown, parse
 from draftproof.findings import Change, Finding, Plan, Report, Step, visible
 from draftproof.hub import Source, open_model, read_plain, recorded_repos
 from draftproof.library import Library
-from draftproof.pair import Couple, aux_usable, declared_facts, engine_rows, fits, rope_text, same_repo
+from draftproof.pair import Couple, aux_usable, declared_facts, engine_rows, fits, rope_text, same_model
 from draftproof.recognise import recognise
 from draftproof.strict import CONFIG_LIMIT
 
@@ -783,7 +783,7 @@ def _near(case: Case) -> Iterator[str]:
     roots = recordings(case.library)
     for repo in recorded_repos(roots):
         fact = declared_facts(case.library, repo).get("trained_on")
-        if repo == me.source.repo or fact is None or not same_repo(str(fact.value), target):
+        if repo == me.source.repo or fact is None or not same_model(case.library, str(fact.value), target):
             continue
         other = open_model(repo, roots)
         if isinstance(other, Finding) or other.provenance == "partial" or other.config is None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoint import Checkpoint, parse_config
 from draftproof.conform import View, conform, layout
-from draftproof.contracts import Acceptance, Contract, Dialect, Fact, Pair
+from draftproof.contracts import Acceptance, Contract, Dialect, Fact, Pair, Shared
 from draftproof.dims import Expr
 from draftproof.findings import Finding, Report, Section, Side, finding, nearest, unknown, visible
 from draftproof.hub import (
@@ -89,7 +89,21 @@ def open_side(
     if base is not None and spec.startswith("."):
         spec = str(base / spec)
     source = open_model(spec, recordings(library), revision)
+    if isinstance(source, Finding) and source.code in ("SRC112", "SRC117"):
+        source = _by_alias(spec, library, revision) or source
     return source if isinstance(source, Finding) else Checkpoint(source, role)
+
+
+def _by_alias(spec: str, library: Library, revision: str | None) -> Source | Finding | None:
+    """Open the model that goes by another name, if one does."""
+    name, _, at = spec.partition("@")
+    repos = [model.repo for model in library.called(name)]
+    if len(repos) > 1:
+        seen = f"{' and '.join(repos)} both go by it"
+        return finding("SRC117", visible(spec), expected="the name of one model", observed=seen)
+    if not repos or repos == [name]:
+        return None
+    return open_model(f"{repos[0]}@{at}" if at else repos[0], recordings(library), revision)
 
 
 def examine(
@@ -144,12 +158,20 @@ def _same(a: Source, b: Source) -> bool:
 
 
 def _view(case: Case, checkpoint: Checkpoint, kind: str, id: str) -> View:
-    contract, found = recognise(case.library, checkpoint, kind, id)
+    contract, found = recognise(case.library, checkpoint, kind, id or _declared_contract(case.library, checkpoint, kind))
     if contract is not None:
         return conform(contract, checkpoint)
     for f in (*checkpoint.findings, *found):
         (case.contract if f.code.startswith("CON") else case.source).append(f)
     return View(checkpoint)
+
+
+def _declared_contract(library: Library, checkpoint: Checkpoint, kind: str) -> str:
+    """Return the contract that is declared to speak of a model known in part, whose keys may tell too little; or ""."""
+    source = checkpoint.source
+    model, _ = library.model(source.repo) if source.provenance == "partial" else (None, ())
+    declared = str(model.contract.value) if model and model.contract else ""
+    return declared if declared in library.files(kind) else ""
 
 
 def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) -> Report:
@@ -165,9 +187,11 @@ def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) 
         why, help = "the fit was not judged: a side could not be", "mend what conforms says above, then ask again"
         found["fits"].append(unknown("PAIR422", "pair", why, expected="two sides", observed="see above", help=help))
     if pair is not None:
-        found = {rung: accept(rows, pair) for rung, rows in found.items()}
+        every = [f for rows in found.values() for f in rows]
+        shared = shared_by(case, pair)
+        found = {rung: accept(rows, pair, shared) for rung, rows in found.items()}
         if case.fits is not None:  # else what it accepts was not looked for
-            found["contract"] += stale(pair, [f for rows in found.values() for f in rows])
+            found["contract"] += stale(pair, shared, every)
     views = [v for v in (case.drafter, case.target) if v]
     return Report(
         subject=subject,
@@ -212,23 +236,40 @@ def _numel(shape: tuple[int, ...]) -> int:
     return out
 
 
-def accept(found: Iterable[Finding], pair: Pair) -> list[Finding]:
-    """Mark the findings that a pair accepts: failures by allow, unknowns by expect_unknown."""
+def shared_by(case: Case, pair: Pair) -> list[Shared]:
+    """Return what a pair accepts with others, empty where no side has the provenance that it speaks of."""
+    sides = {view.checkpoint.source.provenance for view in (case.drafter, case.target) if view}
+    named = [case.library.get("acceptance", id)[0] or Shared(id, "", "") for id in pair.accepts]
+    return [one if not one.provenance or sides & set(one.provenance) else Shared(one.id, "", "") for one in named]
+
+
+_ACCEPTED_BY = {"error": "allow", "warning": "allow", "unknown": "expect_unknown"}
+
+
+def accept(found: Iterable[Finding], pair: Pair, shared: Sequence[Shared] = ()) -> list[Finding]:
+    """Mark the findings that a pair accepts, alone or with others: failures by allow, unknowns by expect_unknown."""
     out = []
     for f in found:
-        rows = {"error": pair.allow, "warning": pair.allow, "unknown": pair.expect_unknown}.get(f.level, ())
-        entry = next((row for row in rows if row.covers(f.code, f.subject)), None)
+        key = _ACCEPTED_BY.get(f.level, "")
+        rows = (row for one in (pair, *shared) for row in getattr(one, key, ()))
+        entry = next((row for row in rows if row.covers(f)), None)
         out.append(replace(f, accepted=entry.because) if entry else f)
     return out
 
 
-def stale(pair: Pair, found: list[Finding]) -> list[Finding]:
-    """Return a finding for each acceptance that no longer matches anything."""
+def stale(pair: Pair, shared: Sequence[Shared], found: list[Finding]) -> list[Finding]:
+    """Return a finding for each acceptance that no longer matches anything, a shared one as a whole."""
+    idle = [
+        finding("CON112", f"{pair.id}: accepts {one.id}", expected="a finding that it accepts", observed="none",
+                contract=line)
+        for one, line in zip(shared, pair.lines, strict=True)
+        if not any(accept([f], pair._replace(allow=(), expect_unknown=()), [one])[0].accepted for f in found)
+    ]  # fmt: skip
     levels: tuple[tuple[str, tuple[Acceptance, ...], tuple[str, ...]], ...] = (
         ("allow", pair.allow, ("error", "warning")),
         ("expect_unknown", pair.expect_unknown, ("unknown",)),
     )
-    return [
+    return idle + [
         finding(
             "CON112",
             f"{pair.id}: {key} {row.code}",
@@ -238,7 +279,7 @@ def stale(pair: Pair, found: list[Finding]) -> list[Finding]:
         )
         for key, rows, wanted in levels
         for row in rows
-        if not any(row.covers(f.code, f.subject) and f.level in wanted for f in found)
+        if not any(row.covers(f) and f.level in wanted for f in found)
     ]
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from draftproof.dims import ELEMENT_NAMES, PREDICATES, Dim, Expr
-from draftproof.findings import Level
+from draftproof.findings import Finding, Level
 
 MAX_DIMS = 400
 MAX_TENSORS = 2000
@@ -171,10 +171,26 @@ class Acceptance(NamedTuple):
     because: str
     line: str
     subject: str = ""  # a glob over the finding's subject
+    observed: str = ""  # a glob over what was seen
 
-    def covers(self, code: str, subject: str = "") -> bool:
-        """Tell whether a finding of this code, about this subject, falls under it."""
-        return fnmatchcase(code, self.code) and (not self.subject or fnmatchcase(subject, self.subject))
+    def covers(self, finding: Finding) -> bool:
+        """Tell whether a finding falls under it."""
+        return (
+            fnmatchcase(finding.code, self.code)
+            and (not self.subject or fnmatchcase(finding.subject, self.subject))
+            and (not self.observed or fnmatchcase(finding.observed, self.observed))
+        )
+
+
+class Shared(NamedTuple):
+    """Hold what pairs accept for a reason that they share, where a side is a recording of a provenance, if any."""
+
+    id: str
+    title: str
+    label: str
+    provenance: tuple[str, ...] = ()
+    allow: tuple[Acceptance, ...] = ()
+    expect_unknown: tuple[Acceptance, ...] = ()
 
 
 class Fact(NamedTuple):
@@ -199,6 +215,8 @@ class Pair(NamedTuple):
     family: str = ""
     allow: tuple[Acceptance, ...] = ()
     expect_unknown: tuple[Acceptance, ...] = ()
+    accepts: tuple[str, ...] = ()  # ids of what is shared
+    lines: tuple[str, ...] = ()  # of each
     facts: Mapping[str, Fact] = MappingProxyType({})
 
 
@@ -208,6 +226,8 @@ class Model(NamedTuple):
     id: str
     repo: str
     facts: Mapping[str, Fact]
+    aliases: tuple[str, ...] = ()
+    contract: Fact | None = None
     parent: str = ""
     relation: str = ""
     source: str = ""
@@ -242,4 +262,4 @@ class Engine(NamedTuple):
     rows: tuple[EngineRow, ...]
 
 
-AnyContract = Contract | Pair | Model | Engine
+AnyContract = Contract | Pair | Shared | Model | Engine

@@ -74,6 +74,7 @@ def _parts(doc: str, **parts: str) -> Spec:
 
 ID = r"[a-z0-9][a-z0-9._\-]*"
 REPO = r"[A-Za-z0-9][A-Za-z0-9_.\-]*/[A-Za-z0-9][A-Za-z0-9_.\-]*"
+ALIAS = r"[A-Za-z0-9][A-Za-z0-9_.\-]*(/[A-Za-z0-9][A-Za-z0-9_.\-]*)?"  # of a model
 NAME = r"[a-z_][A-Za-z0-9_]*(\.[a-z_][A-Za-z0-9_]*)*"  # of a dim
 EXPR = Spec("expr", "an expression over dims")
 BOOL = Spec("bool")
@@ -164,6 +165,7 @@ _ACCEPT = _list(
         code=_s(CODE.doc, required=True, pattern=CODE.pattern),
         because=_s("why", required=True),
         subject=_s("a glob over what the finding is about; without it, everything"),
+        observed=_s("a glob over what was seen; without it, everything"),
     )
 )
 _KEYS: Mapping[str, Any] = dict(  # noqa: C408
@@ -253,11 +255,25 @@ KINDS: Mapping[str, Spec] = {
         family=_s("id of the family, where it cannot be told", pattern=ID),
         allow=_ACCEPT,
         expect_unknown=_ACCEPT,
+        accepts=_list(_s("id of an acceptance", pattern=ID), "what it accepts besides, for reasons that many share"),
         facts=_table("what is known of the drafter beyond its files", **FACTS),
+    ),
+    "acceptance": _table(
+        "what pairs that name it accept, for a reason that they share",
+        title=_s(required=True),
+        provenance=_list(
+            _s(choices=("derived", "partial")), "only where a side is a recording of one of these", one=True, least=1
+        ),
+        allow=_ACCEPT,
+        expect_unknown=_ACCEPT,
     ),
     "model": _table(
         "what is known of a published model beyond its files",
         repo=_s(required=True, pattern=REPO),
+        aliases=_list(_s("another name", pattern=ALIAS), "other names that it goes by, in any case of letters"),
+        contract=_fact(
+            "the family or target contract that speaks of it, where its files do not tell", _s("an id", pattern=ID)
+        ),
         **FACTS,
         lineage=_table(
             parent=_s(required=True, pattern=REPO),
@@ -283,7 +299,14 @@ KINDS: Mapping[str, Spec] = {
         ),
     ),
 }
-FOLDERS = {"family": "families", "target": "targets", "pair": "pairs", "model": "models", "engine": "engines"}
+FOLDERS = {
+    "family": "families",
+    "target": "targets",
+    "pair": "pairs",
+    "acceptance": "acceptances",
+    "model": "models",
+    "engine": "engines",
+}
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from draftproof.contracts import (
     Loop,
     Model,
     Pair,
+    Shared,
     TensorRule,
 )
 from draftproof.dims import ELEMENT_NAMES, PREDICATES, Dim, Expr, ExprError, find_cycle, parse
@@ -68,6 +69,8 @@ class Library:
         self._wrong: dict[Path, Finding] = {}  # folders
         self._files: dict[str, dict[str, Path]] = {}
         self._twice: dict[Path, Finding] = {}  # the file that counts -> what says so
+        self._texts: dict[str, bytes] = {}  # of models, in small letters
+        self._called: dict[str, list[Model]] = {}  # name -> models
         self._parsed: dict[tuple[str, Path], tuple[dict[str, Any] | None, Problems]] = {}
         self._read: dict[tuple[str, Path], tuple[AnyContract | None, tuple[Finding, ...]]] = {}
         for root in self.roots:
@@ -154,8 +157,23 @@ class Library:
     def model(self, repo: str) -> tuple[Model | None, tuple[Finding, ...]]:
         """Return what is known of a published model, if anything."""
         id = repo.replace("/", "--").lower()
-        model, found = self.get("model", id) if id in self.files("model") else (None, ())
+        if id not in self.files("model"):
+            called = self.called(repo)
+            return (called[0] if len(called) == 1 else None), ()
+        model, found = self.get("model", id)
         return (model if model is None or model.repo.lower() == repo.lower() else None), found
+
+    def called(self, name: str) -> list[Model]:
+        """Return the models that go by a name: of their repo, or else an alias."""
+        if not self._texts:
+            self._texts = {id: (_text(path) or b"").lower() for id, path in self.files("model").items()}
+        if name not in self._called:
+            quoted = [f"{mark}{name.lower()}{mark}".encode("utf-8", "replace") for mark in "\"'"]
+            likely = [id for id, text in self._texts.items() if any(q in text for q in quoted)]
+            models = [m for m in (self.get("model", id)[0] for id in likely) if m is not None]
+            own = [m for m in models if m.repo.lower() == name.lower()]
+            self._called[name] = own or [m for m in models if name.lower() in map(str.lower, m.aliases)]
+        return self._called[name]
 
     def lacking(self, names: Iterable[str]) -> tuple[set[str], set[str]]:
         """Return those of the names that are no dim of any family, and the dims seen on the way."""
@@ -210,13 +228,17 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
         _Check(kind, data, out, sure).all()
     elif kind == "pair":
         _check_pair(data, out, library)
+    elif kind == "acceptance":
+        _check_accepted(data, out)
     elif kind == "engine":
         _check_engine(data, out, library)
     elif data.get("repo") and data["repo"].replace("/", "--").lower() != path.stem:
         out.add("CON104", ("repo",), data["repo"], expected=f"the repo that the file {path.stem}.toml is named after")
     if out.found:
         return None, out.all()
-    builders: Mapping[str, Callable[..., AnyContract]] = {"pair": _pair, "model": _model, "engine": _engine}
+    builders: Mapping[str, Callable[..., AnyContract]] = {
+        "pair": _pair, "acceptance": _shared, "model": _model, "engine": _engine,
+    }  # fmt: skip
     build: Callable[..., AnyContract] = builders.get(kind, _contract)
     return build(kind, path.stem, data, out), ()
 
@@ -495,6 +517,14 @@ def _check_pair(data: Mapping[str, Any], out: Problems, library: Library) -> Non
     known = list(library.files("family"))
     if (id := data.get("family")) and id not in known and not any(one.startswith(f"{id}-") for one in known):
         out.add("CON113", ("family",), near=(data["family"], known), expected=f"one of {', '.join(known)}")
+    for n, id in enumerate(data.get("accepts") or ()):
+        known = list(library.files("acceptance"))
+        if id is not None and id not in known:
+            out.add("CON113", ("accepts", n), near=(id, known), expected=f"one of {', '.join(known) or 'none yet'}")
+    _check_accepted(data, out)
+
+
+def _check_accepted(data: Mapping[str, Any], out: Problems) -> None:
     for key in ("allow", "expect_unknown"):
         for n, row in enumerate(data.get(key) or ()):
             because, code = (row or {}).get("because"), (row or {}).get("code")
@@ -583,10 +613,6 @@ def _contract(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Con
 
 
 def _pair(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Pair:
-    accepted = {
-        key: tuple(Acceptance(**row, line=out.line((key, n))) for n, row in enumerate(data.get(key, ())))
-        for key in ("allow", "expect_unknown")
-    }
     return Pair(
         id,
         title=data["title"],
@@ -599,8 +625,21 @@ def _pair(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Pair:
         target_repo=data["target"].get("repo", ""),
         family=data.get("family", ""),
         facts=_facts(data.get("facts", {})),
-        **accepted,
+        accepts=data.get("accepts", ()),
+        lines=tuple(out.line(("accepts", n)) for n in range(len(data.get("accepts", ())))),
+        **_accepted(data, out),
     )
+
+
+def _shared(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Shared:
+    return Shared(id, data["title"], out.label, data.get("provenance", ()), **_accepted(data, out))
+
+
+def _accepted(data: Mapping[str, Any], out: Problems) -> dict[str, Any]:
+    return {
+        key: tuple(Acceptance(**row, line=out.line((key, n))) for n, row in enumerate(data.get(key, ())))
+        for key in ("allow", "expect_unknown")
+    }
 
 
 def _facts(data: Mapping[str, Any]) -> dict[str, Fact]:
@@ -608,7 +647,8 @@ def _facts(data: Mapping[str, Any]) -> dict[str, Fact]:
 
 
 def _model(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Model:
-    return Model(id, data["repo"], _facts(data), **data.get("lineage", {}))
+    contract = Fact(**data["contract"]) if "contract" in data else None
+    return Model(id, data["repo"], _facts(data), data.get("aliases", ()), contract, **data.get("lineage", {}))
 
 
 def _engine(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Engine:

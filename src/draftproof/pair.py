@@ -549,7 +549,7 @@ def verifier(c: Couple) -> Iterator[Finding]:
     name = source.repo or source.name
     yield from both(c, "PAIR416", "verifier", seen, Absent(""))
     if isinstance(seen, Known) and seen.value:
-        if same_repo(seen.value, name):
+        if same_model(c.library, seen.value, name):
             yield holds("PAIR416", "verifier", visible(name))
         elif not source.repo:
             yield unknown("PAIR416", "verifier", "whether the folder holds the declared target is not known",
@@ -561,9 +561,15 @@ def verifier(c: Couple) -> Iterator[Finding]:
 _WHAT_IT_HOLDS = 'say what it holds in a pair: target = { model = …, repo = "ORG/NAME" }'
 
 
-def same_repo(a: str, b: str) -> bool:
-    """Tell whether two names are the same ORG/NAME; a path is no name."""
-    return a.lower().rstrip("/") == b.lower().rstrip("/")
+def same_model(library: Library, a: str, b: str) -> bool:
+    """Tell whether two names are of one model: the same ORG/NAME, or aliases of it; a path is no name."""
+    a, b = a.rstrip("/"), b.rstrip("/")
+    return a.lower() == b.lower() or _repo(library, a).lower() == _repo(library, b).lower()
+
+
+def _repo(library: Library, name: str) -> str:
+    model, _ = library.model(name)
+    return model.repo if model else name
 
 
 def trained_on(c: Couple) -> Fact | None:
@@ -580,7 +586,7 @@ def lineage(c: Couple) -> Iterator[Finding]:
         yield unknown("PAIR417", "lineage", "the target it was trained on is not declared",
                       expected="trained_on, with a source", observed="not declared",
                       help="declare trained_on in contracts/models/ or in the pair's [facts]")  # fmt: skip
-    elif same_repo(str(fact.value), source.repo):
+    elif same_model(c.library, str(fact.value), source.repo):
         yield holds("PAIR417", "lineage", f"trained on {fact.value} ({fact.source})")
     elif not source.repo:
         yield unknown("PAIR417", "lineage", "whether the folder holds the target it was trained on is not known",
@@ -594,6 +600,7 @@ def lineage(c: Couple) -> Iterator[Finding]:
 
 def related(library: Library, trained: str, target: str) -> str:
     """Return how a target relates to another: quantised of, fine-tune of, of a common ancestor, or unknown."""
+    trained, target = _repo(library, trained), _repo(library, target)
     up, down = _ancestors(library, target), _ancestors(library, trained)
     if trained.lower() in up:
         return f"{up[trained.lower()]} of it"

@@ -14,6 +14,7 @@ import pytest
 from draftproof.conform import layout
 from draftproof.contracts import Acceptance, Dialect
 from draftproof.dims import Absent, Bindings, Known
+from draftproof.findings import finding
 from draftproof.language import FOLDERS, KINDS, MAX_FOUND
 from draftproof.library import Library, shipped_root
 
@@ -459,12 +460,12 @@ def test_every_shipped_dialect_leads_there_and_back(kind: str) -> None:
 
 
 def test_acceptance_covers_a_code_or_band_and_the_subjects_it_names() -> None:
-    assert Acceptance("TEN4*", "b", "").covers("TEN403", "w")
-    assert not Acceptance("TEN403", "b", "").covers("TEN404")
+    assert Acceptance("TEN4*", "b", "").covers(finding("TEN403", "w"))
+    assert not Acceptance("TEN403", "b", "").covers(finding("TEN404", ""))
     narrow = Acceptance("TEN403", "b", "", subject="layers.*.weight")
-    assert narrow.covers("TEN403", "layers.0.q.weight")
-    assert not narrow.covers("TEN403", "fc.weight")
-    assert not narrow.covers("TEN403")
+    assert narrow.covers(finding("TEN403", "layers.0.q.weight"))
+    assert not narrow.covers(finding("TEN403", "fc.weight"))
+    assert not narrow.covers(finding("TEN403", ""))
 
 
 def test_pair_reads_the_subject_and_line_of_an_acceptance(put: Put) -> None:
