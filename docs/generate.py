@@ -1,25 +1,37 @@
 """Write what the docs say of rules and contract files, from the code that reads them.
 
-`python docs/generate.py` writes docs/rules/, docs/schema/ and the outputs in the README; with `--check` it writes
-nothing, and exits with 1 if a file is stale, missing or an orphan.
+`python docs/generate.py` writes docs/rules/, docs/schema/, docs/models.md and the outputs in the README; with `--check`
+it writes nothing, and exits with 1 if a file is stale, missing or an orphan.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import re
 import shlex
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
 
-from draftproof import cli
+from draftproof import api, cli
+from draftproof.checkpoint import Checkpoint
+from draftproof.conform import View, conform, layout
+from draftproof.findings import Finding, verdict_of
+from draftproof.hub import Source, recorded_repos
 from draftproof.language import KINDS, json_schema
+from draftproof.library import Library
+from draftproof.pair import declared_facts
+from draftproof.recognise import recognise
 from draftproof.render import as_json, rule_text
 from draftproof.rules import BANDS, RULES
 
 DOCS = Path(__file__).resolve().parent
 MADE = ("rules", "schema")  # folders that hold nothing else
+ALONE = ("models.md",)  # files that are made, beside them
 
 
 def index_text() -> str:
@@ -44,18 +56,122 @@ def readme_text(old: str) -> str:
     return re.sub(r"<!-- (draftproof .*?) -->\n```text\n.*?```\n", output, old, flags=re.DOTALL)
 
 
+MODELS = """# Models
+
+Every model of which something is recorded in `contracts/recordings/`, and what draftproof says of it. `draftproof show
+ORG/NAME` prints a recording, with its source. None of these checkpoints was read: a config is *whole* (the recording is
+`derived`), or *partial*: only some keys are published, and the others are unknown, not absent.
+
+**Names.** A model is called by its repository, ORG/NAME. A file of a repository that is no checkpoint, as a trainer's
+config, is called by the repository and its path: ORG/REPO/PATH. A model whose repository is not known for certain
+stands under `unknown/`, so that no such name is mistaken for an address; its recording says what is known of the name.
+Other names that people use for a target are its `aliases` in `contracts/models/`.
+
+**Reading the tables.** *holds*, *fails* or *unknown* is the verdict of a rung; an unknown is never a pass, also where a
+pair expects it. The codes after it are those that decide it, with how often; (accepted) is a failure that the pair
+accepts, with the reason in its file. A dialect is told by the names of tensors, so it is not known where none were
+published. Codes are explained in [rules](rules/README.md).
+"""
+WORDS = {"pass": "holds", "fail": "fails", "unknown": "unknown"}
+BASIS = {"derived": "whole", "partial": "partial", "recorded": "recorded"}
+
+
+def cell(found: Iterable[Finding]) -> str:
+    """Return the verdict of a rung with the codes that decide it: "fails: PAIR403", "unknown: CFG313, PAIR410 x3"."""
+    rows = list(found)
+    verdict = verdict_of(rows)
+    level = {"fail": ("error",), "unknown": ("unknown",)}.get(verdict, ("",))
+    codes = Counter(f.code for f in rows if f.level in level and (verdict == "unknown" or not f.accepted))
+    text = ", ".join(code + (f" x{n}" if n > 1 else "") for code, n in sorted(codes.items()))
+    also = sorted({f.code for f in rows if f.accepted and f.level in ("error", "warning")})
+    return f"{WORDS[verdict]}{': ' if text else ''}{text}" + "".join(f", {code} (accepted)" for code in also)
+
+
+def unknown_of(view: View) -> str:
+    """Return what is not known: how many config keys that matter were not published, and whether tensors were read."""
+    keys = [f"{len(view.unpublished)} keys"] if view.unpublished else []
+    return ", ".join(keys + ([] if view.table.read else ["tensors"])) or "-"
+
+
+def asked(view: View) -> str:
+    """Return how many tensors and parameters a config asks for, or a dash where its sizes are not all known."""
+    contract = view.contract
+    if contract is None or contract.open or view.unpublished:
+        return "-"
+    rows = layout(contract, view.dims)
+    floats = sum(math.prod(shape) for want, shape in rows.values() if "I64" not in want.rule.dtype)
+    return f"{len(rows)}; {floats:,}"
+
+
+def table(*rows: Iterable[str]) -> list[str]:
+    """Return a Markdown table; the first row is its head."""
+    head, *rest = [" | ".join(row) for row in rows]
+    return [f"| {head} |", "|" + "---|" * (head.count(" | ") + 1), *(f"| {row} |" for row in rest), ""]
+
+
+@cache
+def models_text() -> str:
+    """Return docs/models.md: every pair and every recorded model, with its verdicts."""
+    library = Library(DOCS.parent / "contracts", shipped=False)
+    pairs = [("pair", "drafter", "target", "family", "dialect", "conforms", "fits")]
+    for id, pair, _ in library.all("pair"):
+        case = api.examine_pair(pair, library)
+        found = {s.rung: s.findings for s in api.report(case, id, pair=pair).sections}
+        dialect = case.drafter.dialect.name if case.drafter and case.drafter.dialect else "-"
+        family = case.drafter.contract.id if case.drafter and case.drafter.contract else "-"
+        pairs.append(
+            (id, pair.drafter, pair.target, family, dialect, cell(found["conforms"]), cell(found.get("fits", ())))
+        )
+    drafters = [("drafter", "family", "config", "verdict", "not known")]
+    configs = [("training config", "family", "verdict", "tensors; parameters asked for")]
+    targets = [("target", "contract", "config", "verdict", "not known")]
+    others = [("model", "config", "verdict")]
+    for repo in sorted(recorded_repos(api.recordings(library)), key=str.lower):
+        source = api.open_model(repo, api.recordings(library))
+        if not isinstance(source, Source):
+            raise SystemExit(f"{repo}: {source.observed}")
+        basis = BASIS[source.provenance]
+        if repo.count("/") > 1:
+            checkpoint = Checkpoint(source, "drafter")
+            contract, found = recognise(library, checkpoint, "family", api.declared_contract(library, source, "family"))
+            view = conform(contract, checkpoint, tensors=False) if contract else View(checkpoint, findings=found)
+            configs.append((repo, contract.id if contract else "-", cell(view.findings), asked(view)))
+            continue
+        sides = [("target", "target", targets), ("drafter", "family", drafters)]
+        if "trained_on" in declared_facts(library, repo):
+            sides.reverse()
+        for role, kind, rows in sides:
+            view = api.view_of(api.Case(library), Checkpoint(source, role), kind)
+            if view.contract is not None:
+                rows.append((repo, view.contract.id, basis, cell(view.findings), unknown_of(view)))
+                break
+        else:
+            others.append((repo, basis, "unknown: no contract tells what it is"))
+    out = [MODELS, f"## Pairs ({len(pairs) - 1})", "", *table(*pairs)]
+    for title, rows in (
+        ("Drafters", drafters),
+        ("Targets", targets),
+        ("Training configs", configs),
+        ("Others", others),
+    ):
+        out += [f"## {title} ({len(rows) - 1})", "", *table(*rows)] if len(rows) > 1 else []
+    return "\n".join(out).rstrip() + "\n"
+
+
 def pages() -> dict[str, str]:
     """Return every generated file: its path below docs/, and its text."""
     made = {"rules/README.md": index_text()}
     made |= {f"rules/{rule.code}.md": rule_text(rule) for rule in RULES.values()}
     made |= {f"schema/{kind}.schema.json": as_json(json_schema(kind)) for kind in KINDS}
+    made["models.md"] = models_text()
     return made
 
 
 def problems(docs: Path = DOCS) -> list[str]:
     """Return what is not as generated: missing, stale or orphaned files."""
     made = pages()
-    there = {p.relative_to(docs).as_posix(): p for folder in MADE for p in (docs / folder).rglob("*") if p.is_file()}
+    files = [*(docs / name for name in ALONE), *(p for folder in MADE for p in (docs / folder).rglob("*"))]
+    there = {p.relative_to(docs).as_posix(): p for p in files if p.is_file()}
     readme = docs.parent / "README.md"
     if readme.is_file() and readme.read_text(encoding="utf-8") != readme_text(readme.read_text(encoding="utf-8")):
         made["../README.md"] = readme_text(readme.read_text(encoding="utf-8"))

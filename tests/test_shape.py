@@ -8,6 +8,7 @@ import pytest
 
 from draftproof.language import FOLDERS
 from draftproof.library import Library
+from draftproof.plugin import state_of
 from draftproof.testing import TestShape  # noqa: F401
 
 ROOT = Path(__file__).parents[1]
@@ -16,8 +17,10 @@ LIBRARY = Library(ROOT / "contracts", shipped=False)  # of this tree, whatever i
 
 @pytest.mark.shape
 @pytest.mark.parametrize("kind", FOLDERS)
-def test_contract_files_are_read_without_error(kind: str) -> None:
-    broken = {f"{f.contract} {f.code} {f.message}: {f.observed}" for _, _, found in LIBRARY.all(kind) for f in found}
+def test_contract_files_are_read_without_error(kind: str, request: pytest.FixtureRequest) -> None:
+    library = state_of(request.config).library  # which the other tests read from too
+    assert set(LIBRARY.files(kind).items()) <= set(library.files(kind).items())
+    broken = {f"{f.contract} {f.code} {f.message}: {f.observed}" for _, _, found in library.all(kind) for f in found}
     assert not broken
 
 

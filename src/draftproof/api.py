@@ -139,9 +139,9 @@ def examine(
         case.source.append(finding("SRC118", visible(name), expected="two models", observed=seen))
         return case
     if "drafter" in sides:
-        case.drafter = _view(case, sides["drafter"], "family", inner.id if inner else family)
+        case.drafter = view_of(case, sides["drafter"], "family", inner.id if inner else family)
     if "target" in sides:
-        case.target = _view(case, sides["target"], "target", "")
+        case.target = view_of(case, sides["target"], "target", "")
     if case.drafter and case.target and case.drafter.contract and case.target.contract:
         repo = case.drafter.checkpoint.source.repo
         case.couple = Couple(case.drafter, case.target, library, declared_facts(library, repo, facts))
@@ -157,8 +157,10 @@ def _same(a: Source, b: Source) -> bool:
     return bool(a.repo) and a.repo.lower() == b.repo.lower() and "memory" not in (a.kind, b.kind)
 
 
-def _view(case: Case, checkpoint: Checkpoint, kind: str, id: str) -> View:
-    contract, found = recognise(case.library, checkpoint, kind, id or _declared_contract(case.library, checkpoint, kind))
+def view_of(case: Case, checkpoint: Checkpoint, kind: str, id: str = "") -> View:
+    """Return a side as the contract of an id sees it, or the one that recognises it; else the case says why not."""
+    id = id or declared_contract(case.library, checkpoint.source, kind)
+    contract, found = recognise(case.library, checkpoint, kind, id)
     if contract is not None:
         return conform(contract, checkpoint)
     for f in (*checkpoint.findings, *found):
@@ -166,10 +168,9 @@ def _view(case: Case, checkpoint: Checkpoint, kind: str, id: str) -> View:
     return View(checkpoint)
 
 
-def _declared_contract(library: Library, checkpoint: Checkpoint, kind: str) -> str:
-    """Return the contract that is declared to speak of a model known in part, whose keys may tell too little; or ""."""
-    source = checkpoint.source
-    model, _ = library.model(source.repo) if source.provenance == "partial" else (None, ())
+def declared_contract(library: Library, source: Source, kind: str) -> str:
+    """Return the contract that is declared to speak of a model whose tensors were not read; or ""."""
+    model, _ = library.model(source.repo) if source.provenance in ("derived", "partial") else (None, ())
     declared = str(model.contract.value) if model and model.contract else ""
     return declared if declared in library.files(kind) else ""
 
@@ -177,6 +178,7 @@ def _declared_contract(library: Library, checkpoint: Checkpoint, kind: str) -> s
 def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) -> Report:
     """Make the report of a case; what a pair accepts is marked, and an acceptance that matches nothing is a finding."""
     found: dict[str, list[Finding]] = {rung: [] for rung in RUNGS}
+    shared = shared_by(case, pair) if pair is not None else []
     found["contract"] += [*case.contract, *case.library.broken()]
     found["conforms"] += case.source
     for view in (case.drafter, case.target):
@@ -188,7 +190,6 @@ def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) 
         found["fits"].append(unknown("PAIR422", "pair", why, expected="two sides", observed="see above", help=help))
     if pair is not None:
         every = [f for rows in found.values() for f in rows]
-        shared = shared_by(case, pair)
         found = {rung: accept(rows, pair, shared) for rung, rows in found.items()}
         if case.fits is not None:  # else what it accepts was not looked for
             found["contract"] += stale(pair, shared, every)
@@ -344,7 +345,7 @@ def check_config(path: Path, library: Library, target: Any | None = None, family
         if isinstance(opened, Finding):
             case.source.append(replace(opened, subject=f"target {opened.subject}"))
         else:
-            case.target = _view(case, opened, "target", "")
+            case.target = view_of(case, opened, "target", "")
             if contract and case.target.contract:
                 case.couple = Couple(case.drafter, case.target, library, {})
                 case.fits = [f for f in fits(case.couple) if f.code != "PAIR417"]  # nothing is trained yet

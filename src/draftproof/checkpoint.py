@@ -52,6 +52,7 @@ class Config:
         self.partial = source is not None and source.provenance == "partial"
         self.unknown = source.unknown if source else frozenset()
         self.respelled = source.respelled if source else frozenset()
+        self.normalised = source is not None and source.normalised
         self.nested: tuple[str, ...] = ()
 
     def under(self, nested: tuple[str, ...]) -> Config:
@@ -90,7 +91,7 @@ class Config:
                 return Unknown(f"{path} was not published") if self.partial else Absent(where)
             value = value[part]
         if path in self.respelled:
-            where += ", renamed by the library that printed it"
+            where += ", renamed by the library that printed it" if self.normalised else ", its name on disk not known"
         return Absent(f"{where} is null") if value is None else Known(value, where, path)
 
     def _is_null(self, path: str) -> bool:

@@ -401,26 +401,38 @@ def recorded_repos(recordings: tuple[Path, ...]) -> dict[str, Path]:
     """Return repo -> recording file of all folders; the first folder wins, a commit wins over unknown."""
     found: dict[str, Path] = {}
     for root in recordings:
-        for path in sorted(root.glob("*.json"), key=lambda p: (p.stem.endswith("@unknown"), p.name)):
-            found.setdefault(path.stem.rpartition("@")[0].replace("--", "/"), path)
+        for name in sorted(_recording_names(root), key=lambda n: (n.endswith("@unknown.json"), n)):
+            found.setdefault(_repo_of(name), root / name)
     return found
+
+
+def _repo_of(name: str) -> str:
+    return name.rpartition("@")[0].replace("--", "/")
+
+
+def _recording_names(root: Path, stem: str = "") -> list[str]:
+    """Return the file names of the recordings in a folder, or of those of one repo, sorted; none of no folder."""
+    try:
+        names = os.listdir(root)
+    except OSError:
+        return []
+    return sorted(n for n in names if n.startswith(f"{stem}@" if stem else "") and n.endswith(".json"))
 
 
 def _open_recorded(repo: str, at: str, recordings: tuple[Path, ...]) -> Source | Finding:
     stem = repo.replace("/", "--")
-    named = [p for root in recordings for p in sorted(root.glob(f"{stem}@*.json"))]
-    paths = [p for p in named if not isinstance(s := read_recording(p), Source) or s.name == repo]
-    if not paths:
-        known = sorted(recorded_repos(recordings))
+    named = [root / name for root in recordings for name in _recording_names(root, stem)]
+    read = {p: source for p in named if isinstance(source := read_recording(p), Finding) or source.name == repo}
+    if not read:
+        known = sorted({_repo_of(name) for root in recordings for name in _recording_names(root)})
         near = nearest(repo, known)
         fetch = f"hf download {repo} --include '*.json' --local-dir DIR"
         help = f"give a folder: {fetch} is enough for what configs tell; its safetensors files decide the TEN rules"
         help = f"use the name proposed, if it is meant; else {help}" if near else help
         seen = f"no folder and no recording{near}"
         return unknown("SRC112", visible(repo), expected="a local folder or a recorded model", observed=seen, help=help)
-    exact = [p for p in paths if at and p.stem.endswith(f"@{at[:8]}")]
-    path = (exact or sorted(paths, key=lambda p: p.stem.endswith("@unknown")))[0]
-    source = read_recording(path)
+    exact = [p for p in read if at and p.stem.endswith(f"@{at[:8]}")]
+    source = read[(exact or sorted(read, key=lambda p: p.stem.endswith("@unknown")))[0]]
     if isinstance(source, Source) and at and source.revision != at:
         seen = f"recorded at {source.revision or 'an unknown revision'}"
         return finding("SRC119", f"{repo}@{at[:7]}", expected=f"a recording of {at}", observed=seen)

@@ -269,7 +269,7 @@ KINDS: Mapping[str, Spec] = {
     ),
     "model": _table(
         "what is known of a published model beyond its files",
-        repo=_s(required=True, pattern=REPO),
+        repo=_s("ORG/NAME, or the path of a file in it", required=True, pattern=REPO + r"(/[\w.\-]+)*"),
         aliases=_list(_s("another name", pattern=ALIAS), "other names that it goes by, in any case of letters"),
         contract=_fact(
             "the family or target contract that speaks of it, where its files do not tell", _s("an id", pattern=ID)

@@ -232,8 +232,8 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
         _check_accepted(data, out)
     elif kind == "engine":
         _check_engine(data, out, library)
-    elif data.get("repo") and data["repo"].replace("/", "--").lower() != path.stem:
-        out.add("CON104", ("repo",), data["repo"], expected=f"the repo that the file {path.stem}.toml is named after")
+    else:
+        _check_model(data, out, library, path.stem)
     if out.found:
         return None, out.all()
     builders: Mapping[str, Callable[..., AnyContract]] = {
@@ -532,6 +532,14 @@ def _check_accepted(data: Mapping[str, Any], out: Problems) -> None:
                 out.add("CON111", (key, n, "because"), "nothing", expected="a reason")
             if code is not None and not any(fnmatchcase(known, code) for known in RULES):
                 out.add("CON116", (key, n, "code"), near=(code, RULES), expected="a code of the rule table")
+
+
+def _check_model(data: Mapping[str, Any], out: Problems, library: Library, stem: str) -> None:
+    if data.get("repo") and data["repo"].replace("/", "--").lower() != stem:
+        out.add("CON104", ("repo",), data["repo"], expected=f"the repo that the file {stem}.toml is named after")
+    id, known = (data.get("contract") or {}).get("value"), [*library.files("family"), *library.files("target")]
+    if id is not None and id not in known:
+        out.add("CON113", ("contract", "value"), near=(id, known), expected=f"one of {', '.join(known)}")
 
 
 def _check_engine(data: Mapping[str, Any], out: Problems, library: Library) -> None:

@@ -38,6 +38,7 @@ class State:
         self.config = config
         self.reports: dict[str, Report] = {}
         self._library: Library | None = None
+        self._broken: list[Finding] | None = None
 
     @property
     def fail_on(self) -> str:
@@ -104,10 +105,12 @@ class State:
         """Return what is wrong with this repository's own contract files, those that no pair reads included."""
         from draftproof.language import FOLDERS  # noqa: PLC0415
 
-        kinds = [kind for kind in FOLDERS if kind != "pair"]  # a pair has tests of its own
-        for kind in kinds if self.root.is_dir() else ():
-            self.library.all(kind)
-        return self.library.broken(*kinds)
+        if self._broken is None:
+            kinds = [kind for kind in FOLDERS if kind != "pair"]  # a pair has tests of its own
+            for kind in kinds if self.root.is_dir() else ():
+                self.library.all(kind)
+            self._broken = self.library.broken(*kinds)
+        return self._broken
 
     def rerun(self, item: pytest.Item) -> str:
         """Return the command that runs one test again, as typed where the user is."""
@@ -239,7 +242,9 @@ def draftproof_verify(request: pytest.FixtureRequest, draftproof_pair: str) -> A
         if not decided:
             contract = next((s for s in report.sections if s.rung == "contract"), None)
             broken = contract is not None and contract.verdict == "fail"
-            _skip(draftproof_pair, "the contract is broken, see test_conforms" if broken else "no target was given")
+            expected = ", ".join(sorted({f.code for f in found if f.level == "unknown"}))
+            why = f"nothing is known that decides; as expected, {expected}" if expected else "no target was given"
+            _skip(draftproof_pair, "the contract is broken, see test_conforms" if broken else why)
 
     return verify
 

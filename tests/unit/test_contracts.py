@@ -76,7 +76,8 @@ see = "s"
 basis = "run"
 source = "f"
 """
-SMALLEST = {"family": FAMILY, "target": TARGET, "pair": PAIR, "engine": ENGINE + ROW, "model": 'repo = "a/x"\n'}
+SMALLEST = {"family": FAMILY, "target": TARGET, "pair": PAIR, "engine": ENGINE + ROW, "model": 'repo = "a/x"\n',
+            "acceptance": 'title = "t"\n'}  # fmt: skip
 
 
 @pytest.fixture

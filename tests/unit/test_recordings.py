@@ -13,7 +13,7 @@ import builder as b
 from draftproof import api, cli
 from draftproof.checkpoint import Checkpoint
 from draftproof.conform import conform, layout
-from draftproof.dims import Known
+from draftproof.dims import Known, Unknown
 from draftproof.hub import Source, open_model, read_recording, recorded_repos, recording_name
 from draftproof.library import Library
 from draftproof.recognise import recognise
@@ -84,18 +84,19 @@ def test_derived_table_is_the_published_geometry(repo: str) -> None:
     assert (source.tensors["parameters"], source.tensors["count"]) == (PARAMETERS, 14)
 
 
-@pytest.mark.parametrize("repo", sorted(recorded_repos((FOLDER,))))
-def test_derived_table_is_what_the_contract_computes(repo: str) -> None:
-    source = opened(repo)
+COMPUTED = [
+    p for p in FILES if "computed" in ((json.loads(p.read_text(encoding="utf-8"))["tensors"] or {}).get("basis") or "")
+]
+
+
+@pytest.mark.parametrize("path", COMPUTED, ids=lambda path: path.stem)
+def test_derived_table_is_what_the_contract_computes(path: Path) -> None:
+    source = read_recording(path)
+    assert isinstance(source, Source)
+    assert source.tensors is not None
     checkpoint = Checkpoint(source, "drafter")
     contract, _ = recognise(b.LIBRARY, checkpoint, "family")
-    if contract is None or source.tensors is None or source.provenance != "derived":
-        assert (
-            contract
-            or source.provenance == "partial"
-            or recognise(b.LIBRARY, Checkpoint(source, "target"), "target")[0]
-        )
-        return
+    assert contract is not None
     view = conform(contract, checkpoint)
     write = next(d for d in contract.dialects if d.name == "midlayer").encode
     asked = {write(name): (want.rule.dtype[0], shape) for name, (want, shape) in layout(contract, view.dims).items()}
@@ -103,6 +104,41 @@ def test_derived_table_is_what_the_contract_computes(repo: str) -> None:
     floats = sum(math.prod(shape) for dtype, shape in asked.values() if dtype == "BF16")
     assert source.tensors["parameters"] == floats
     assert source.tensors["count"] == len(asked)
+
+
+def test_every_known_model_has_one_recording() -> None:
+    """Count them: 80 drafters, 22 targets, 81 training configs and a template of one."""
+    repos = recorded_repos((FOLDER,))
+    assert len(repos) == len(FILES) == 184
+    files = [repo for repo in repos if repo.count("/") > 1]
+    assert len(files) == 82
+    by = {p: [r for r in repos if opened(r).provenance == p] for p in ("derived", "partial")}
+    assert {repo for repo in files if repo in by["partial"]} == {
+        "NVIDIA/Model-Optimizer/modelopt/torch/speculative/default_kimik2_eagle_config"
+    }
+    whole = [repo for repo in by["derived"] if repo not in files]
+    assert len(whole) == 5  # configs of the five others that are published whole; one was read of its trainer
+    assert len(by["derived"]) + len(by["partial"]) == 184
+
+
+def test_name_that_is_no_address_stands_under_unknown_and_is_explained() -> None:
+    odd = [repo for repo in recorded_repos((FOLDER,)) if repo.startswith("unknown/")]
+    assert len(odd) == 5
+    assert all("the repo" in opened(repo).origin for repo in odd)
+
+
+def test_value_whose_key_is_not_known_says_so() -> None:
+    source = opened("cm00cm/Kimi-K2.7-Code-EAGLE3")
+    key = "eagle_config.eagle_aux_hidden_state_layer_ids"
+    assert source.respelled == {key}
+    seen = Checkpoint(source, "drafter").config(key)
+    assert isinstance(seen, Known)
+    assert seen.witness == f"drafter config.json: {key}, its name on disk not known"
+
+
+def test_value_that_is_published_in_part_is_unknown() -> None:
+    seen = Checkpoint(opened("openai/gpt-oss-20b"), "target").config("rope_scaling")
+    assert seen == Unknown("rope_scaling was not published as it stands on disk")
 
 
 def test_latent_table_with_its_head_is_the_published_size() -> None:
