@@ -133,7 +133,7 @@ def models_text() -> str:
         basis = BASIS[source.provenance]
         if repo.count("/") > 1:
             checkpoint = Checkpoint(source, "drafter")
-            contract, found = recognise(library, checkpoint, "family", api.declared_contract(library, source, "family"))
+            contract, found = recognise(library, checkpoint, "family")
             view = conform(contract, checkpoint, tensors=False) if contract else View(checkpoint, findings=found)
             configs.append((repo, contract.id if contract else "-", cell(view.findings), asked(view)))
             continue

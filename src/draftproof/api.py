@@ -159,20 +159,12 @@ def _same(a: Source, b: Source) -> bool:
 
 def view_of(case: Case, checkpoint: Checkpoint, kind: str, id: str = "") -> View:
     """Return a side as the contract of an id sees it, or the one that recognises it; else the case says why not."""
-    id = id or declared_contract(case.library, checkpoint.source, kind)
     contract, found = recognise(case.library, checkpoint, kind, id)
     if contract is not None:
         return conform(contract, checkpoint)
     for f in (*checkpoint.findings, *found):
         (case.contract if f.code.startswith("CON") else case.source).append(f)
     return View(checkpoint)
-
-
-def declared_contract(library: Library, source: Source, kind: str) -> str:
-    """Return the contract that is declared to speak of a model whose tensors were not read; or ""."""
-    model, _ = library.model(source.repo) if source.provenance in ("derived", "partial") else (None, ())
-    declared = str(model.contract.value) if model and model.contract else ""
-    return declared if declared in library.files(kind) else ""
 
 
 def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) -> Report:

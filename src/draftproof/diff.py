@@ -36,7 +36,7 @@ from draftproof.findings import (
 )
 from draftproof.hub import Source
 from draftproof.library import Library
-from draftproof.pair import Couple, declared_facts, fits, same_repo
+from draftproof.pair import Couple, declared_facts, fits, same_model
 from draftproof.recognise import recognise
 
 SIDES = ("old", "new")
@@ -182,7 +182,7 @@ def _partners(views: Sequence[View], library: Library, targets: Sequence[str]) -
         ends["target"] = (pair.target, pair.target_revision, pair.target_repo)
         own = ends.pop("drafter" if role == "target" else "target")
         ((spec, revision, repo),) = ends.values()
-        if any(same_repo(own[2] or own[0], r) for r in repos):
+        if any(same_model(library, own[2] or own[0], r) for r in repos):
             folder = library.files("pair")[id].parent
             asked.setdefault((repo or spec).lower(), (spec, revision, folder, repo))
             facts.setdefault((repo or spec).lower(), []).append((pair.drafter_repo or pair.drafter, pair.facts))
@@ -705,7 +705,7 @@ def _fits(view: View, partner: Partner) -> list[Finding]:
     repo = drafter.checkpoint.source.repo
     over: dict[str, Fact] = {}
     for name, facts in partner.facts:
-        over |= facts if same_repo(name, repo) else {}
+        over |= facts if same_model(partner.library, name, repo) else {}
     return fits(Couple(drafter, target, partner.library, declared_facts(partner.library, repo, over)))
 
 

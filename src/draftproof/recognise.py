@@ -18,10 +18,12 @@ def recognise(
 ) -> tuple[Contract | None, list[Finding]]:
     """Return the contract that recognises a checkpoint best, and why not where none or two do.
 
+    One that is declared to speak of a model whose tensors were not read is taken, for its config may tell too little.
     An id may name a group: mtp stands for every contract mtp-*. With in_target, only families that stand in their
     target's checkpoint are asked for; without it, none of them, unless the id names them.
     """
     files = library.files(kind)
+    id = id or ("" if in_target else _declared(library, checkpoint, kind))
     group = [] if id in files else [one for one in files if id and one.startswith(f"{id}-")]
     if id and not group:
         contract, found = library.get(kind, id)
@@ -176,6 +178,14 @@ def _plain(library: Library, checkpoint: Checkpoint) -> bool:
         return False
     shared = [library.detect("family", id).get("plain_architecture", ()) for id in library.files("family")]
     return any(a in names for a in checkpoint.config.texts("architectures") for names in shared)
+
+
+def _declared(library: Library, checkpoint: Checkpoint, kind: str) -> str:
+    """Return the contract that is declared to speak of a model whose tensors were not read; or ""."""
+    source = checkpoint.source
+    model, _ = library.model(source.repo) if source.provenance in ("derived", "partial") else (None, ())
+    declared = str(model.contract.value) if model and model.contract else ""
+    return declared if declared in library.files(kind) else ""
 
 
 SURE = 8  # the score of a known architecture
