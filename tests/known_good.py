@@ -9,7 +9,8 @@ all differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import builder as b
@@ -31,7 +32,7 @@ class Good(NamedTuple):
     facts: Mapping[str, Any] = {}
     files: Mapping[str, str] = {}
     dialect: str = ""  # expected, where it is named
-    weights: str = "model.safetensors"  # the drafter's weight file
+    weights: str = "model.safetensors"  # the drafter's weight file; .pt and .bin are torch's
     inside: bool = False  # the family's tensors stand in the target's own checkpoint
 
 
@@ -42,6 +43,9 @@ OUTPUT = {**TRAINED, "aux_convention": "output"}
 # The defaults for a target of 12 layers: EAGLE-3 as boundaries and as outputs, DFlash as outputs and as boundaries.
 EDGES, OUTS, TAPS, TAP_EDGES = [2, 6, 9], [1, 5, 8], [1, 3, 5, 7, 9], [2, 4, 6, 8, 10]
 DEFAULT = {**BOUNDARY, "aux_layers": EDGES}  # most configs name no layers: trainers and engines have one default
+RANK, GRU, EMB = 10, 28, 20  # of a Markov head, of Domino's recurrence and its projection
+TAPS_OF_CONV, GROUP, SELECT = 3, 8, 14  # DFlash2: taps and channels per group of a convolution, rank of the selector
+THIN, THIN_INTER, THIN_HEADS, THIN_KV, THIN_DIM = 52, 116, 6, 3, 18  # a small language model
 
 
 def tensors(sizes: Sizes, dtype: str = "BF16") -> Table:
@@ -290,7 +294,7 @@ EAGLE3: list[Good] = [
     good(
         "eagle3: EAGLE, full vocabulary",
         b.dense_config(architectures=["LlamaForCausalLM"], draft_vocab_size=VOCAB, eagle_config=ABSENT),
-        b.dense(**FULL),
+        b.dense(**FULL), weights="pytorch_model.bin",
     ),
     good(
         "eagle3: EAGLE, of a wider target",
@@ -382,6 +386,11 @@ EAGLE3: list[Good] = [
         "eagle3: two layers for SGLang",
         b.dense_config(num_hidden_layers=2),
         b.dense(style="bare", layers=2, later=("hidden_norm",)),
+    ),
+    good("eagle3: recycles the normed state", b.dense_config(norm_output=True), b.dense(style="bare")),
+    good(
+        "eagle3: norm_before_fc as vLLM reads it too",
+        b.dense_config(**{"eagle_config.norm_before_fc": True}), b.dense(style="bare", input_norm=True),
     ),
     good("eagle3: fc with a bias", b.dense_config(bias=True), b.dense(fc_bias=True)),
     good("eagle3: of a target with a tied head", b.dense_config(), b.dense(), TIED),
@@ -573,13 +582,19 @@ PEAGLE: list[Good] = [
         parallel(layers=4), facts=NOTHING,
     ),
     good(
+        "peagle-speculators: four hidden states",
+        speculators_config("peagle", eagle_aux_hidden_state_layer_ids=[2, 4, 6, 9],
+                           **within(LAYER, num_hidden_layers=2)),
+        parallel(layers=2, aux=4), facts={"aux_layers": [2, 4, 6, 9]},
+    ),
+    good(
         "peagle-speculators: qwen3 layers, norm_before_fc",
         speculators_config("peagle", "qwen3", norm_before_fc=True, **within(LAYER, num_hidden_layers=2)),
         parallel(layers=2, qk_norm=True, input_norm=True), QWEN3, NOTHING,
     ),
 ]
 
-# --- EAGLE-1 ----------------------------------------------------------------------------------------------------
+# --- EAGLE-1 and FR-Spec ------------------------------------------------------------------------------------------
 
 
 def first(*, layers: int = 1, bias: bool = True, biases: str = "", embed: bool = True, dtype: str = "BF16") -> Table:
@@ -608,7 +623,7 @@ EAGLE1: list[Good] = [
     good("eagle1: EAGLE", first_config(), first(), facts=TRAINED),
     good(
         "eagle1: EAGLE, in F16", first_config(torch_dtype="float16", rope_scaling=None, pretraining_tp=1),
-        first(dtype="F16"), HALF, TRAINED,
+        first(dtype="F16"), HALF, TRAINED, weights="pytorch_model.bin",
     ),
     good("eagle1: without its embedding", first_config(), first(embed=False), facts=TRAINED),
     good("eagle1: bias true", first_config(bias=True), first(), facts=TRAINED),
@@ -621,6 +636,18 @@ EAGLE1: list[Good] = [
     good("eagle1: two layers", first_config(num_hidden_layers=2), first(layers=2), facts=TRAINED),
     good("eagle1: in vLLM's wrapper", {"model_type": "eagle", "model": first_config()}, first(), facts=TRAINED),
     good("eagle1: SGLang's name", first_config(architectures=["LlamaForCausalLMEagle"]), first(), facts=TRAINED),
+]
+
+# FR-Spec's repository splits fc in memory, at load: the first half reads the embedding and takes the bias, and the
+# embedding is the target's. That a file with the halves exists is said by the facts alone; the ids are a side file.
+FR_SPEC: list[Good] = [
+    good(
+        "fr-spec: fc in two halves",
+        first_config(),
+        without(first(embed=False), "fc.weight", "fc.bias")
+        | tensors({"fc1.weight": (HIDDEN, HIDDEN), "fc1.bias": (HIDDEN,), "fc2.weight": (HIDDEN, HIDDEN)}),
+        facts=TRAINED,
+    )
 ]
 
 # --- DFlash and what grew out of it -------------------------------------------------------------------------------
@@ -637,6 +664,7 @@ def block(*, layers: int = 2, taps: int = 5, biases: str = "", head: int = 0, ma
 
 
 DCONF = "dflash_config"
+PROJECTOR = f"{DCONF}.projector_type"
 # Left out: TorchSpec's DFlash, whose native names (context_proj, context_norm, final_norm) no engine reads.
 DFLASH: list[Good] = [
     good("dflash: SpecForge", qwen3_config("DFlashDraftModel"), block(), QWEN3, TRAINED),
@@ -706,9 +734,337 @@ DFLASH: list[Good] = [
         QWEN3,
         TRAINED,
     ),
+    good(
+        "dflash-speculators: reduced vocabulary", speculators_config("dflash", "qwen3"),
+        block(head=DRAFT, maps=True), QWEN3, NOTHING,
+    ),
+    good(
+        "dflash-speculators: full vocabulary", speculators_config("dflash", "qwen3", draft_vocab_size=VOCAB),
+        block(head=VOCAB), QWEN3, NOTHING,
+    ),
+    good(
+        "dflash-speculators: as its config class names it",
+        speculators_config("dflash", "qwen3", architectures=["DFlashSpeculator"]), block(head=DRAFT, maps=True),
+        QWEN3, NOTHING,
+    ),
 ]
 
 
+def convolved(table: Table, taps: int = TAPS_OF_CONV, group: int = GROUP, rank: int = SELECT) -> Table:
+    """Return a DFlash table with the convolutions and the selector of DFlash2."""
+    more: Sizes = {
+        "candidate_selector.predecessor_codebook": (VOCAB, rank),
+        "candidate_selector.successor_codebook": (VOCAB, rank),
+        "candidate_selector.hidden_projection.weight": (rank, HIDDEN),
+    }
+    for i in range(2):
+        for part in ("attention_conv", "mlp_conv"):
+            more[f"layers.{i}.{part}.base_kernel"] = (2, taps, HIDDEN)
+            more[f"layers.{i}.{part}.kernel_projection.weight"] = (2 * taps * (HIDDEN // group), HIDDEN)
+    return table | tensors(more)
+
+
+CONV = {"conv_kernel_size": TAPS_OF_CONV, "conv_group_size": GROUP, "selector_rank": SELECT, "selector_top_k": 5}
+DFLASH2: list[Good] = [
+    good(
+        "dflash2: as published, keys in dflash_config",
+        saved(
+            qwen3_config(
+                "DFlash2DraftModel", block_size=ABSENT, auto_map=ABSENT, rope_scaling=ABSENT, is_causal=False,
+                layer_types=["sliding_attention"] * 2, sliding_window=2048, use_sliding_window=True,
+            ),
+            **within(DCONF, block_size=8, **CONV),
+        ),
+        convolved(block()),
+        QWEN3,
+        TRAINED,
+    ),
+    good(
+        "dflash2: the sizes of its paper",
+        qwen3_config(
+            "DFlash2DraftModel", auto_map=ABSENT,
+            **within(DCONF, **CONV | {"conv_kernel_size": 2, "conv_group_size": 16}),
+        ),
+        convolved(block(), taps=2, group=16),
+        QWEN3,
+        TRAINED,
+    ),
+    good(
+        "dflash2: Automodel",
+        saved(
+            qwen3_config("Qwen3DFlash2DraftModel", auto_map=ABSENT, rope_scaling=ABSENT, is_causal=False),
+            **within(DCONF, block_size=16, **CONV),
+        ),
+        convolved(block()),
+        QWEN3,
+        TRAINED,
+    ),
+    # The pinned speculators has no DFlash2 yet: keys as vLLM 0.33.0 translates them, full vocabulary.
+    good(
+        "dflash2-speculators: full vocabulary",
+        speculators_config("dflash2", "qwen3", draft_vocab_size=VOCAB, **CONV), convolved(block(head=VOCAB)), QWEN3,
+        NOTHING,
+    ),
+]
+
+CORRECTION: Sizes = {
+    "prefix_gru.weight_ih_l0": (3 * GRU, HIDDEN), "prefix_gru.weight_hh_l0": (3 * GRU, GRU),
+    "embed_proj.0.weight": (EMB, HIDDEN + GRU), "embed_proj.2.weight": (VOCAB, EMB),
+}
+DOMINO_KEYS = {
+    "projector_type": "domino", "emb_dim": EMB, "gru_hidden_dim": GRU, "pure_draft_prefix_len": 1,
+    "shift_label": True,
+}
+DOMINO: list[Good] = [
+    good(
+        "domino: SpecForge", qwen3_config("DominoDraftModel", emb_dim=EMB, **within(DCONF, **DOMINO_KEYS)),
+        block() | tensors(CORRECTION), QWEN3, TRAINED,
+    ),
+    good(
+        "domino: SpecForge, labels not shifted, no bos",
+        qwen3_config(
+            "DominoDraftModel", bos_token_id=None, pad_token_id=2,
+            **within(DCONF, **DOMINO_KEYS | {"shift_label": False}),
+        ),
+        block() | tensors(CORRECTION),
+        (b.edit(QWEN3[0], {"bos_token_id": None, "pad_token_id": 2}), QWEN3[1]),
+        TRAINED,
+    ),
+    good(
+        "domino: SpecForge, older names", qwen3_config("DominoDraftModel", **within(DCONF, **DOMINO_KEYS)),
+        block() | renamed(tensors(CORRECTION), prefixed("logit_head.")), QWEN3, TRAINED,
+    ),
+    good(
+        "domino: Model-Optimizer, named as DFlash",
+        qwen3_config(
+            "DFlashDraftModel", auto_map=ABSENT, emb_dim=EMB, torch_dtype="bfloat16", dtype=ABSENT,
+            **within(DCONF, **DOMINO_KEYS),
+        ),
+        block() | tensors(CORRECTION),
+        QWEN3,
+        TRAINED,
+    ),
+]
+
+
+def markov(kind: str, *, out: int = VOCAB, confidence: int = 0) -> Sizes:
+    """Return a Markov head, and a confidence head that reads so many numbers if any."""
+    sizes: Sizes = {"markov_head.markov_w1.weight": (VOCAB, RANK), "markov_head.markov_w2.weight": (out, RANK)}
+    if kind == "gated":
+        sizes |= {"markov_head.gate_proj.weight": (RANK, HIDDEN + RANK), "markov_head.gate_proj.bias": (RANK,)}
+    if kind == "rnn":
+        sizes |= {
+            "markov_head.joint_proj.weight": (3 * RANK, 2 * RANK + HIDDEN),
+            "markov_head.joint_proj.bias": (3 * RANK,),
+        }
+    if confidence:
+        sizes |= {"confidence_head.proj.weight": (1, confidence), "confidence_head.proj.bias": (1,)}
+    return sizes
+
+
+def dspark_keys(kind: str = "vanilla", **changes: Any) -> Config:
+    return {
+        "projector_type": "dspark", "attention_mode": "gqa", "markov_rank": RANK, "markov_head_type": kind,
+        "confidence_head_alpha": 1.0, "enable_confidence_head": True, "confidence_head_with_markov": True,
+    } | changes
+
+
+def flat(name: str) -> str:
+    """Name a tensor of the heads as Model-Optimizer does."""
+    return name.replace("confidence_head.proj.", "confidence_proj.").removeprefix("markov_head.")
+
+
+BOTH = HIDDEN + RANK
+MODELOPT_BLOCK = {"auto_map": ABSENT, "torch_dtype": "bfloat16", "dtype": ABSENT}
+DSPARK: list[Good] = [
+    good(
+        f"dspark: SpecForge, {kind}",
+        qwen3_config("DSparkDraftModel", block_size=7, **within(DCONF, **dspark_keys(kind))),
+        block() | tensors(markov(kind, confidence=BOTH)), QWEN3, TRAINED,
+    )
+    for kind in ("vanilla", "gated", "rnn")
+]
+DSPARK += [
+    good(
+        "dspark: SpecForge, confidence without Markov",
+        qwen3_config(
+            "DSparkDraftModel", block_size=7, **within(DCONF, **dspark_keys(confidence_head_with_markov=False))
+        ),
+        block() | tensors(markov("vanilla", confidence=HIDDEN)),
+        QWEN3,
+        TRAINED,
+    ),
+    good(
+        "dspark: SpecForge, no confidence head",
+        qwen3_config(
+            "DSparkDraftModel", block_size=7,
+            **within(DCONF, **dspark_keys(enable_confidence_head=False, confidence_head_alpha=0.0)),
+        ),
+        block() | tensors(markov("vanilla")),
+        QWEN3,
+        TRAINED,
+    ),
+    good(
+        "dspark: SpecForge, older names",
+        qwen3_config("DSparkDraftModel", block_size=7, **within(DCONF, **dspark_keys("gated"))),
+        block() | renamed(tensors(markov("gated", confidence=BOTH)), prefixed("logit_head.")), QWEN3, TRAINED,
+    ),
+    good(
+        "dspark: SpecForge, as many key-value heads as heads",
+        qwen3_config(
+            "DSparkDraftModel", block_size=7, num_key_value_heads=HEADS,
+            **within(DCONF, **dspark_keys(attention_mode="mha")),
+        ),
+        block()
+        | tensors(at("layers.0.", attention(kv=HEADS)) | at("layers.1.", attention(kv=HEADS)))
+        | tensors(markov("vanilla", confidence=BOTH)),
+        QWEN3,
+        TRAINED,
+    ),
+    good(
+        "dspark: SpecForge, saved by transformers 5, yarn",
+        saved(
+            qwen3_config("DSparkDraftModel", block_size=7, rope_scaling=ABSENT, **within(DCONF, **dspark_keys())),
+            rope_parameters={
+                "factor": 64.0, "original_max_position_embeddings": 64, "rope_theta": 500000.0, "rope_type": "yarn",
+            },
+        ),
+        block() | tensors(markov("vanilla", confidence=BOTH)),
+        (
+            b.edit(
+                QWEN3[0],
+                {"rope_scaling": {"factor": 64.0, "original_max_position_embeddings": 64, "rope_type": "yarn"}},
+            ),
+            QWEN3[1],
+        ),
+        TRAINED,
+    ),
+    good(
+        "dspark: DeepSpec and Automodel, keys at the top level, own embedding and head",
+        saved(
+            qwen3_config(
+                "Qwen3DSparkModel", auto_map=ABSENT, rope_scaling=ABSENT, dflash_config=ABSENT, block_size=7,
+                mask_token_id=511, target_layer_ids=TAPS, num_anchors=64, enable_confidence_head=True,
+                confidence_head_with_markov=True, markov_rank=RANK, markov_head_type="vanilla",
+            )
+        ),
+        block(head=VOCAB) | tensors(markov("vanilla", confidence=BOTH)),
+        QWEN3,
+        TRAINED,
+    ),
+    *(
+        good(
+            f"dspark: Model-Optimizer, {kind}, named as DFlash",
+            qwen3_config(
+                "DFlashDraftModel",
+                **MODELOPT_BLOCK,
+                **within(
+                    DCONF, projector_type="dspark", shift_label=True, markov_rank=RANK, markov_head_type=kind,
+                    use_confidence_head=sure,
+                ),
+            ),
+            block() | renamed(tensors(markov(kind, confidence=BOTH if sure else 0)), flat),
+            QWEN3,
+            TRAINED,
+        )
+        for kind, sure in (("vanilla", True), ("gated", True), ("rnn", False))
+    ),
+    *(
+        good(
+            f"dspark-speculators: {kind}",
+            speculators_config(
+                "dspark", "qwen3", draft_vocab_size=out, markov_rank=RANK, markov_head_type=kind,
+                enable_confidence_head=reads > 0, confidence_head_with_markov=reads == BOTH,
+            ),
+            block(head=out, maps=out < VOCAB) | tensors(markov(kind, out=out, confidence=reads)),
+            QWEN3,
+            NOTHING,
+        )
+        for kind, out, reads in (("vanilla", DRAFT, BOTH), ("gated", DRAFT, HIDDEN), ("rnn", VOCAB, 0))
+    ),
+    good(
+        "dspark-speculators: as its config class names it",
+        speculators_config(
+            "dspark", "qwen3", architectures=["DSparkSpeculator"], markov_rank=RANK, markov_head_type="vanilla",
+            enable_confidence_head=True, confidence_head_with_markov=True,
+        ),
+        block(head=DRAFT, maps=True) | tensors(markov("vanilla", out=DRAFT, confidence=BOTH)),
+        QWEN3,
+        NOTHING,
+    ),
+]
+
+# --- small models -------------------------------------------------------------------------------------------------
+
+
+def small(
+    *, layers: int = 2, head: bool = True, norms_of_heads: bool = False, biases: str = "", more: Iterable[str] = ()
+) -> Table:
+    """Return a whole small language model."""
+    sizes: Sizes = {"model.embed_tokens.weight": (VOCAB, THIN), "model.norm.weight": (THIN,)}
+    own = attention(
+        width=THIN, hidden=THIN, heads=THIN_HEADS, kv=THIN_KV, dim=THIN_DIM, norms=norms_of_heads, biases=biases
+    )
+    for i in range(layers):
+        sizes |= at(f"model.layers.{i}.", own, mlp(hidden=THIN, inter=THIN_INTER), norms(THIN))
+        sizes |= {f"model.layers.{i}.{name}.weight": (THIN,) for name in more}
+    return tensors(sizes | ({"lm_head.weight": (VOCAB, THIN)} if head else {}))
+
+
+def small_config(**changes: Any) -> Config:
+    thin = {
+        "hidden_size": THIN, "intermediate_size": THIN_INTER, "num_attention_heads": THIN_HEADS,
+        "num_key_value_heads": THIN_KV, "head_dim": THIN_DIM, "num_hidden_layers": 2,
+    }
+    return b.target_config(**thin | changes)
+
+
+def tokenizer(size: int = VOCAB) -> str:
+    """Return a tokenizer.json of so many words, three of them special."""
+    words = {"<pad>": 0, "<s>": 1, "</s>": 2} | {f"w{i}": i for i in range(3, size)}
+    special = [
+        {
+            "id": id, "content": word, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+            "special": True,
+        }
+        for word, id in list(words.items())[:3]
+    ]
+    model = {"type": "BPE", "dropout": None, "unk_token": None, "vocab": words, "merges": []}
+    parts = dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder"))
+    return json.dumps({"version": "1.0", **parts, "added_tokens": special, "model": model})
+
+
+SPECIAL = json.dumps(
+    {
+        "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "model_max_length": 4096,
+        "tokenizer_class": "PreTrainedTokenizerFast",
+    }
+)
+WORDS = {
+    f"{side}/{name}": text
+    for side in ("drafter", "target")
+    for name, text in (("tokenizer.json", tokenizer()), ("tokenizer_config.json", SPECIAL))
+}
+DRAFT_MODEL: list[Good] = [
+    good("draft-model: llama", small_config(), small(), facts=TRAINED, files=WORDS),
+    good(
+        "draft-model: llama, tied", small_config(tie_word_embeddings=True), small(head=False), facts=TRAINED,
+        files=WORDS,
+    ),
+    good(
+        "draft-model: qwen3, tied",
+        small_config(
+            architectures=["Qwen3ForCausalLM"], model_type="qwen3", tie_word_embeddings=True, attention_bias=False,
+            rms_norm_eps=1e-6,
+        ),
+        small(head=False, norms_of_heads=True),
+        QWEN3,
+        TRAINED,
+        files=WORDS,
+    ),
+]
+
 CASES: tuple[Good, ...] = (
-    *EAGLE3, *EAGLE3_MLA, *EAGLE3_SPECULATORS, *PEAGLE, *EAGLE1, *DFLASH,
+    *EAGLE3, *EAGLE3_MLA, *EAGLE3_SPECULATORS, *PEAGLE, *EAGLE1, *FR_SPEC, *DFLASH, *DFLASH2, *DOMINO, *DSPARK,
+    *DRAFT_MODEL,
 )

@@ -37,10 +37,22 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def save(path: Path, table: b.Table) -> None:
+    """Save a table as torch does; tensors of one shape share their storage, as the blocks of a Medusa head do."""
+    torch = pytest.importorskip("torch")
+    kinds = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32, "I64": torch.int64, "BOOL": torch.bool}
+    made = {row: torch.zeros(row[1], dtype=kinds[row[0]]) for row in table.values()}
+    torch.save({name: made[row] for name, row in table.items()}, path)
+
+
 def written(case: Good, here: Path) -> tuple[str, str]:
-    """Write both sides as safetensors, with the drafter's weights under its own file name; return their names."""
-    folder = b.write(here / b.DRAFTER, case.drafter_config, case.drafter_tensors)
-    (folder / "model.safetensors").rename(folder / case.weights)
+    """Write both sides, the drafter's weights in its own kind of file and under its name; return their names."""
+    torchs = not case.weights.endswith(".safetensors")
+    folder = b.write(here / b.DRAFTER, case.drafter_config, None if torchs else case.drafter_tensors)
+    if torchs:
+        save(folder / case.weights, case.drafter_tensors)
+    else:
+        (folder / "model.safetensors").rename(folder / case.weights)
     if not case.inside:
         b.write(here / b.TARGET, case.target_config, case.target_tensors)
     for name, text in case.files.items():
