@@ -403,7 +403,7 @@ def view(config: Config, table: Table, kind: str = "family") -> View:
     checkpoint = Checkpoint(recorded(config, table), "drafter" if kind == "family" else "target")
     contract, found = recognise(LIBRARY, checkpoint, kind)
     assert contract is not None, found
-    return conform(contract, checkpoint)
+    return conform(contract, checkpoint, library=LIBRARY)
 
 
 def against(report: Report) -> list[Finding]:

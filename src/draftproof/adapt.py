@@ -567,7 +567,7 @@ def _not_known(d: Draft) -> str:
         return f"the drafter's tensor table was not read: {drafter.table.basis}"
     if isinstance(scheme := drafter.lookup("quantization_config"), Known):
         method = scheme.value.get("quant_method", "unnamed") if isinstance(scheme.value, Mapping) else "unnamed"
-        return f"the drafter is quantised ({visible(method)}), and the layout of this scheme is not known here"
+        return f"the drafter is quantised ({visible(method)}), and packed weights with their scales are not adapted"
     lacking = _lacking(goal)
     for part in ("target_vocab", "target_hidden"):
         name = contract_of(drafter).sizes.get(part, "")

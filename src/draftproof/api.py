@@ -161,7 +161,7 @@ def view_of(case: Case, checkpoint: Checkpoint, kind: str, id: str = "") -> View
     """Return a side as the contract of an id sees it, or the one that recognises it; else the case says why not."""
     contract, found = recognise(case.library, checkpoint, kind, id)
     if contract is not None:
-        return conform(contract, checkpoint)
+        return conform(contract, checkpoint, library=case.library)
     for f in (*checkpoint.findings, *found):
         (case.contract if f.code.startswith("CON") else case.source).append(f)
     return View(checkpoint)
@@ -328,7 +328,7 @@ def check_config(path: Path, library: Library, target: Any | None = None, family
     checkpoint.findings += found
     case = Case(library, paired=target is not None)
     contract, problems = recognise(library, checkpoint, "family", family)
-    case.drafter = conform(contract, checkpoint, tensors=False) if contract else View(checkpoint)
+    case.drafter = conform(contract, checkpoint, tensors=False, library=library) if contract else View(checkpoint)
     if contract is None:
         case.source += [*checkpoint.findings, *problems]
     if target is not None:

@@ -25,6 +25,7 @@ from draftproof.hub import (
 from draftproof.strict import CONFIG_LIMIT, strict_json
 
 WHOLE = ("architectures", "model_type")  # a nested table has its own, which speak of that table alone
+QUANTISATION_FILE = "hf_quant_config.json"  # where older exports declare how weights are quantised
 LISTED = 8  # names shown before "and N more"
 
 

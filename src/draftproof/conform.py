@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from draftproof.checkpoint import Checkpoint, Config, Table, listed
+from draftproof.checkpoint import QUANTISATION_FILE, Checkpoint, Config, Table, listed
 from draftproof.container import Tensor
 from draftproof.contracts import Contract, Dialect, KeyRule, TensorRule
 from draftproof.dims import (
@@ -32,6 +32,10 @@ from draftproof.dims import (
 )
 from draftproof.findings import Finding, finding, holds, nearest, unknown, visible
 from draftproof.hub import Source
+from draftproof.library import Library
+
+if TYPE_CHECKING:
+    from draftproof.quantised import Declared, Logical
 
 MAX_SIZE = 2**31 - 1  # of any one dim: no model has more
 DTYPES = ("bfloat16", "float16", "half", "float32", "float", "float64", "auto")  # torch_dtype as engines read it
@@ -54,6 +58,9 @@ class View:
     findings: list[Finding] = field(default_factory=list)
     layers_present: set[int] = field(default_factory=set)
     unpublished: dict[str, str] = field(default_factory=dict)  # config keys of which nothing is known -> why
+    declared: Declared | None = None  # its quantisation
+    logical: Logical | None = None  # what that makes of its tensors
+    said: set[str] = field(default_factory=set)  # tensors of which a finding about their module has said all
 
     def tensor(self, canonical: str) -> Tensor | None:
         """Return a tensor by its canonical name."""
@@ -102,15 +109,22 @@ def both(c: Sides, code: str, subject: str, own: Seen, theirs: Seen) -> Iterator
 # --- rung 1 -------------------------------------------------------------------------------------------------------
 
 
-def conform(contract: Contract, checkpoint: Checkpoint, *, tensors: bool = True) -> View:
-    """Check one checkpoint against its contract; with tensors false only its config is spoken of."""
+def conform(
+    contract: Contract, checkpoint: Checkpoint, *, tensors: bool = True, library: Library | None = None
+) -> View:
+    """Check one checkpoint against its contract; with tensors false only its config is spoken of.
+
+    The library knows the schemes of quantised weights; without it all of them are unknown.
+    """
     config = checkpoint.config.under(contract.nested)
     view = View(checkpoint, contract, config=config)
     bad = check_types(contract, view)
     view.lookup = _typed(config, bad)
     view.dims = Bindings(contract.dims, {checkpoint.role: view.lookup})
+    if library is not None:
+        _declaration(view, library)
     if tensors:
-        view.table = checkpoint.table(_wanted(contract, Bindings(contract.dims, view.dims.sides)))
+        view.table = _table(view)
         view.dialect, view.names, view.unexplained, found = translate(contract, view.table)
         view.findings += found
         _hear_witnesses(view)
@@ -120,6 +134,8 @@ def conform(contract: Contract, checkpoint: Checkpoint, *, tensors: bool = True)
     check_keys(view)
     if tensors:
         check_tensors(view)
+        if view.logical is None and view.unexplained and library is not None:
+            _undeclared(view, library)
     view.findings[:0] = checkpoint.findings
     return view
 
@@ -130,6 +146,64 @@ def _wanted(contract: Contract, dims: Lookup) -> frozenset[str] | None:
         return None
     names = [want.name for want in expectations(contract, dims)]
     return frozenset(d.encode(name) for d in contract.dialects for name in names)
+
+
+# --- quantised weights --------------------------------------------------------------------------------------------
+
+
+def _declaration(view: View, library: Library) -> None:
+    """Note the quantisation that the config, or the file beside it, declares."""
+    seen = view.stated("quantisation")
+    if isinstance(seen, Known) or QUANTISATION_FILE in view.checkpoint.source.files:
+        from draftproof.quantised import declared  # noqa: PLC0415 (rare)
+
+        view.declared = declared(library, view.checkpoint, seen)
+        view.findings += view.declared.findings if view.declared else []
+
+
+def _table(view: View) -> Table:
+    """Return the tensor table; where weights are quantised in a known scheme, with their logical names and shapes."""
+    contract, checkpoint = _contract(view), view.checkpoint
+    wanted = _wanted(contract, Bindings(contract.dims, view.dims.sides))
+    if view.declared is None or view.declared.scheme is None:
+        return checkpoint.table(wanted)
+    from draftproof.quantised import companions, logical  # noqa: PLC0415 (rare)
+
+    if wanted is not None:
+        wanted |= companions(view.declared.scheme, wanted)
+    table = checkpoint.table(wanted)
+    if not table.read:
+        return table
+
+    def group(disk: str) -> str:
+        named = (rule.group for d in contract.dialects for rule, _ in contract.rules_for(d.decode(disk) or ""))
+        return next(named, "")
+
+    all_names = table.complete or _looked_for_all(view)
+    view.logical = logical(view.declared, table, group, checkpoint.source.label, looked_for_all=all_names)
+    view.findings += view.logical.findings
+    count = table.count if table.count is not None or not table.complete else len(table.tensors)
+    return replace(table, tensors=view.logical.tensors, files=view.logical.files, count=count)
+
+
+def _undeclared(view: View, library: Library) -> None:
+    """Say once that packed weights stand in the file and no config declares them, instead of a finding for each."""
+    from draftproof.quantised import undeclared  # noqa: PLC0415 (rare)
+
+    if view.declared is not None or isinstance(view.stated("quantisation"), Unknown):
+        return
+    modules = undeclared(library, view.unexplained)
+    if modules:
+        names = [name for rows in modules.values() for name in rows]
+        first = view.table.tensors[names[0]]
+        more = "" if len(names) == 1 else f" and others: {listed(names)}"
+        view.said |= {f.subject for f in view.findings if f.code in _QUANTISED and _among(f.subject, modules)}
+        view.findings = [f for f in view.findings if f.code not in _QUANTISED or f.subject not in view.said]
+        view.findings.append(
+            finding("TEN418", names[0] if len(names) == 1 else f"{len(names)} tensors",
+                    expected="plain weights, or a quantization_config that declares how they are stored",
+                    observed=f"{first.dtype} {list(first.shape)}{more}", where=_where(view, names[0]))
+        )  # fmt: skip
 
 
 # --- config values ------------------------------------------------------------------------------------------------
@@ -341,7 +415,7 @@ def dtype_of(view: View) -> tuple[Seen, list[Finding]]:
     stated = [(key, view.lookup(key)) for key in view.keys("dtype")]
     declared = {key: seen.value.removeprefix("torch.") for key, seen in stated if isinstance(seen, Known)}
     stored: dict[str, int] = {}
-    if view.table.read and not isinstance(view.stated("quantisation"), Known):
+    if view.table.read and view.declared is None and not isinstance(view.stated("quantisation"), Known):
         for tensor in view.table.tensors.values():
             if tensor.dtype in _STORED and len(tensor.shape) > 1:  # norms and buffers may be wider
                 stored[_STORED[tensor.dtype]] = stored.get(_STORED[tensor.dtype], 0) + 1
@@ -809,7 +883,7 @@ def check_tensor(view: View, want: Expected, dims: Lookup, *, misfit: bool = Fal
         )
         return
     yield from _check_shape(view, want, tensor, dims, shown, rule.misfit if misfit else "TEN403", parts)
-    if tensor.dtype not in rule.dtype and not misfit:
+    if tensor.dtype not in rule.dtype and not misfit and not (tensor.dtype == "quantised" and "BF16" in rule.dtype):
         yield finding("TEN404", shown, expected=" or ".join(rule.dtype), observed=tensor.dtype, **parts)
 
 
@@ -935,17 +1009,25 @@ def _out_of_range(view: View, name: str, disk: str, layers: set[int] | None) -> 
 
 
 def _quantised(view: View, found: Sequence[Finding], spoken: set[str]) -> Iterator[Finding]:
-    """Turn what a quantisation explains into unknown: a weight of another dtype, and what stands beside it.
+    """Leave out what a scheme has said already, and turn into unknown what a quantisation explains that is not known.
 
     Only a module (the name up to its last dot) that holds scales, packed or non-float weights is excused; norms, maps
     and whole modules that are missing are not.
     """
-    scheme = view.stated("quantisation")
-    if not isinstance(scheme, Known):
+    if view.logical is not None:
+        for f in found:
+            if f.code in _QUANTISED and _among(f.subject, view.logical.said):
+                view.said.add(f.subject)
+            else:
+                module = _among(f.subject, view.logical.unknown) if f.code in _QUANTISED else ""
+                yield replace(f, level="unknown", note=view.logical.unknown[module]) if module else f
+        return
+    if view.declared is None and not isinstance(view.stated("quantisation"), Known):
         yield from found
         return
-    method = visible(scheme.value.get("quant_method", "unnamed"))
-    note = f"quantised ({method}): the layout of this scheme is not known here"
+    seen = view.stated("quantisation")
+    method = view.declared.name if view.declared else visible(seen.value.get("quant_method", "unnamed"))  # type: ignore[union-attr]
+    note = f"quantised ({method or 'unnamed'}): the layout of this scheme is not known here"
     asked = {_module(view.dialect.encode(name) if view.dialect else name) for name in spoken}
     packed = {_module(disk) for disk in view.unexplained} & asked
     packed |= {_module(d) for d, t in view.table.tensors.items() if len(t.shape) > 1 and t.dtype not in _FLOATS}
@@ -959,6 +1041,13 @@ def _quantised(view: View, found: Sequence[Finding], spoken: set[str]) -> Iterat
 
 def _module(name: str) -> str:
     return name.rpartition(".")[0]
+
+
+def _among(name: str, modules: Collection[str]) -> str:
+    """Return the module of a set that a tensor's name belongs to, or ""."""
+    while (name := _module(name)) and name not in modules:
+        pass
+    return name
 
 
 _QUANTISED = ("TEN401", "TEN402", "TEN403", "TEN404", "PAIR406")

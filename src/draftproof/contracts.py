@@ -1,4 +1,4 @@
-"""What a contract is: frozen records of families, targets, pairs, models and engines. Nothing here reads a file."""
+"""What a contract is: a frozen record of a family, target, scheme, pair, model or engine. Nothing here reads a file."""
 
 from __future__ import annotations
 
@@ -164,6 +164,52 @@ _INDEX = re.compile(r"0|[1-9]\d{0,5}")
 _PLACE = re.compile(r"\{([ij])\}")
 
 
+class Stored(NamedTuple):
+    """Say of one tensor that stands for a quantised weight, or beside it, what it must be."""
+
+    suffix: str  # behind the module's name
+    shapes: tuple[tuple[Expr, ...], ...]  # any of them
+    dtype: tuple[str, ...] = ()  # () for any
+    when: Expr | None = None
+    presence: str = "required"
+
+
+class Layout(NamedTuple):
+    """Say how the weight of one module is stored: its parts, and the logical shape that they give."""
+
+    id: str
+    main: str  # suffix of the stored weight
+    axes: tuple[str, ...]
+    logical: Mapping[str, Expr]  # axis name -> size, in order; empty: not told by the header
+    tensors: tuple[Stored, ...]
+    when: Mapping[str, tuple[str, ...]]
+    has: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    applies: Expr | None = None  # over the values
+    name: str = ".weight"  # suffix of the logical weight
+    checks: tuple[Expr, ...] = ()
+
+
+class Scheme(NamedTuple):
+    """Hold how one producer declares quantised weights, which modules it quantises, and how it stores them."""
+
+    id: str
+    title: str
+    label: str  # file
+    methods: tuple[str, ...]
+    marks: tuple[str, ...]
+    modules: Mapping[str, Any]
+    values: Mapping[str, Dim]
+    checks: Mapping[str, Expr]  # of a value, over `it`
+    layouts: tuple[Layout, ...]
+    beside: tuple[str, ...] = ()
+
+    def suffixes(self) -> dict[str, None]:
+        """Return every suffix that the scheme writes behind a module's name, the longest first."""
+        all_of = {*self.beside, *(part.suffix for layout in self.layouts for part in layout.tensors)}
+        return dict.fromkeys(sorted(all_of, key=lambda s: (-len(s), s)))
+
+
 class Acceptance(NamedTuple):
     """Accept findings of a code, or of a band, for a reason."""
 
@@ -262,4 +308,4 @@ class Engine(NamedTuple):
     rows: tuple[EngineRow, ...]
 
 
-AnyContract = Contract | Pair | Shared | Model | Engine
+AnyContract = Contract | Scheme | Pair | Shared | Model | Engine

@@ -81,6 +81,7 @@ BOOL = Spec("bool")
 LEVEL = _s("how bad a breach is", choices=("error", "warning", "info"))
 CODE = _s("a rule's code; a trailing * stands for all that begin so", pattern=r"[A-Z]+\d*\*?")
 SOURCED = "where the fact was read"
+MATCHES = ("exact", "path", "glob", "part", "regex")  # how a text names modules
 DTYPE_SETS = {"float": ("BF16", "F16", "F32"), "index": ("I64", "I32")}  # names that stand for several dtypes
 DTYPES = (
     *("BOOL", "F4", "F6_E2M3", "F6_E3M2", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"),
@@ -195,6 +196,25 @@ _SHARED: Mapping[str, Any] = dict(  # noqa: C408
     dialects=_map(_DIALECT, "names on disk -> canonical names; exactly one must explain every tensor"),
     config=_map(_KEY, "config key -> rule"),
 )
+_STORED = _table(
+    shape=_list(EXPR, "one expression an axis, over the axes, the logical shape and the values; without it, any"),
+    also=_list(_list(EXPR), "other shapes that are as good"),
+    dtype=_list(_s(choices=(*DTYPE_SETS, *DTYPES)), "allowed dtypes, or a set: float, index", one=True, least=1),
+    when=Spec("expr", "it must be there where this holds; elsewhere it may be"),
+    presence=_s(choices=("required", "optional")),
+)
+_LAYOUT = _table(
+    when=_map(_list(_s()), "config key -> texts: the layout of modules whose key holds one of them"),
+    has=_list(_s("a config key that must be there")),
+    lacks=_list(_s("a config key that must not be there")),
+    applies=Spec("expr", "over the values: the layout of modules for which this holds"),
+    name=_s("what stands behind the module's name in that of the weight; .weight if not given"),
+    main=_s("what stands behind the module's name in that of the stored weight", required=True),
+    axes=_list(_s(pattern=NAME), "names of its axes as stored", required=True, least=1),
+    logical=_map(EXPR, "the weight's shape, axis name -> size; without it the header does not tell it", pattern=NAME),
+    tensors=_map(_STORED, "what stands behind the module's name -> what is stored there", required=True),
+    checks=_list(EXPR, "must hold of the sizes"),
+)
 _SIDE = _table(
     "one of the two",
     True,
@@ -246,6 +266,38 @@ KINDS: Mapping[str, Spec] = {
         roles=_parts("which canonical tensor plays which part", embedding="", head="", norm=""),
         keys=_table(_READ, **_KEYS),
         rope=_table(rotary=EXPR, interleaved=BOOL),
+    ),
+    "scheme": _table(
+        "how a producer declares and stores quantised weights",
+        title=_s(required=True),
+        source=_s(SOURCED, required=True),
+        methods=_list(_s(), "what quant_method may say", required=True, least=1),
+        marks=_list(_s("a key that tells the table is this producer's where it has no quant_method")),
+        modules=_table(
+            "which modules are quantised",
+            True,
+            linear=_list(_s(), "groups of tensors whose weights are quantised unless ignored", required=True),
+            ignored=_list(_s("a key that lists modules that are not quantised")),
+            match=_s("how an entry names modules; re: begins a pattern", choices=MATCHES),
+            plain=_list(_s("a glob over modules that stay as they are, listed or not")),
+            undescribed=_list(_s("a glob over modules whose layout is not described here")),
+            groups=_s("the key of a table of groups, each with its modules under targets"),
+            overrides=_s("the key of a table: names of modules -> what is said of them alone"),
+            otherwise=_s("the key of the table that speaks of all other modules"),
+            unlisted=_s("what a module is that overrides do not name", choices=("quantised", "plain")),
+        ),
+        values=_map(
+            _table(
+                keys=_list(EXPR, "config keys that state it; .first and .second of a list", one=True),
+                texts=_map(_list(_s()), "config key -> texts: true where the key holds one of them"),
+                type_=_s(choices=("int", "bool")),
+                default=Spec("expr", "over other values, where no key states it"),
+                check=Spec("expr", "must hold; `it` is the value"),
+            ),
+            pattern=NAME,
+        ),
+        layouts=_map(_LAYOUT, "each is tried in turn; the first that applies to a module counts", required=True),
+        beside=_list(_s("what may stand behind a module's name and shapes nothing: scales of a cache")),
     ),
     "pair": _table(
         "a drafter with its target",
@@ -302,6 +354,7 @@ KINDS: Mapping[str, Spec] = {
 FOLDERS = {
     "family": "families",
     "target": "targets",
+    "scheme": "schemes",
     "pair": "pairs",
     "acceptance": "acceptances",
     "model": "models",

@@ -27,9 +27,12 @@ from draftproof.contracts import (
     Fact,
     KeyRule,
     Loop,
+    Layout,
     Model,
     Pair,
+    Scheme,
     Shared,
+    Stored,
     TensorRule,
 )
 from draftproof.dims import ELEMENT_NAMES, PREDICATES, Dim, Expr, ExprError, find_cycle, parse
@@ -226,6 +229,8 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
         out.add("CON108", ("without",), "no extends", expected="extends, and a tensor of the parent")
     if kind in ("family", "target"):
         _Check(kind, data, out, sure).all()
+    elif kind == "scheme":
+        _check_scheme(data, out)
     elif kind == "pair":
         _check_pair(data, out, library)
     elif kind == "acceptance":
@@ -237,7 +242,7 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
     if out.found:
         return None, out.all()
     builders: Mapping[str, Callable[..., AnyContract]] = {
-        "pair": _pair, "acceptance": _shared, "model": _model, "engine": _engine,
+        "scheme": _scheme, "pair": _pair, "acceptance": _shared, "model": _model, "engine": _engine,
     }  # fmt: skip
     build: Callable[..., AnyContract] = builders.get(kind, _contract)
     return build(kind, path.stem, data, out), ()
@@ -331,6 +336,7 @@ class _Check:
 
     def __init__(self, kind: str, data: Mapping[str, Any], out: Problems, sure: bool) -> None:
         self.kind, self.data, self.out = kind, data, out
+        self.table = "values" if kind == "scheme" else "dims"  # where the file has its dims
         self.scope = frozenset(data.get("dims") or ())
         self.sure = sure and (bool(self.scope) or not out.found)  # else every name would be unknown
         self.yes_no = frozenset(n for n, d in self.rows("dims") if d.get("type") == "bool")
@@ -380,7 +386,7 @@ class _Check:
     def dims(self) -> None:
         """Check names, sources, types and defaults of the dims."""
         for name, d in self.rows("dims"):
-            path, truth = ("dims", name), name in self.yes_no
+            path, truth = (self.table, name), name in self.yes_no
             if name in RESERVED or any(map(iskeyword, name.split("."))):
                 self.out.add("CON104", path, name, expected="a name that is no word of the language")
             if self.data["dims"][name] is None:
@@ -398,7 +404,7 @@ class _Check:
             self.expr(d.get("default"), (*path, "default"), truth)
         defaults: dict[str, Expr | None] = {n: d.get("default") for n, d in self.rows("dims")}
         if circle := find_cycle(defaults):
-            self.out.add("CON115", ("dims", circle[0]), " -> ".join(circle), expected="defaults that end")
+            self.out.add("CON115", (self.table, circle[0]), " -> ".join(circle), expected="defaults that end")
             return
         lengths: dict[str, int] = {}
 
@@ -411,7 +417,7 @@ class _Check:
         if deep := next((n for n in defaults if length(n) > MAX_CHAIN), None):
             seen = f"{length(deep)} nested operations"
             expected = f"defaults of at most {MAX_CHAIN} nested operations, one in the other"
-            self.out.add("CON115", ("dims", deep, "default"), seen, expected=expected)
+            self.out.add("CON115", (self.table, deep, "default"), seen, expected=expected)
 
     def tensors(self) -> None:
         """Check names, shapes and conditions of the tensors, and the rules over their values."""
@@ -507,6 +513,38 @@ class _Check:
                     disk = dialect.encode(wrong)
                     seen = f"{wrong} is written {disk}, which is read as {dialect.decode(disk) or 'nothing'}"
                     self.out.add("CON104", path, seen, expected="names that lead there and back")
+
+
+def _check_scheme(data: Mapping[str, Any], out: Problems) -> None:
+    """Check a scheme's expressions against its values, and each layout against itself; a value is a dim of its own."""
+    rows = {name: row or {} for name, row in (data.get("values") or {}).items()}
+    dims = {name: {"drafter" if k == "keys" else k: v for k, v in row.items()} for name, row in rows.items()}
+    check = _Check("scheme", {"dims": dims}, out, not out.found)
+    check.sure = not out.found
+    check.dims()
+    for name, row in rows.items():
+        check.expr(row.get("check"), ("values", name, "check"), True, ("it",), numbers=("it",))
+    for id, layout in (data.get("layouts") or {}).items():
+        _check_layout(check, ("layouts", id), layout or {})
+
+
+def _check_layout(check: _Check, path: Where, layout: Mapping[str, Any]) -> None:
+    axes, logical = layout.get("axes") or (), layout.get("logical") or {}
+    check.expr(layout.get("applies"), (*path, "applies"), True)
+    for name, size in logical.items():
+        check.expr(size, (*path, "logical", name), False, axes, numbers=axes)
+    scope = {*axes, *logical}
+    for suffix, row in (layout.get("tensors") or {}).items():
+        where = (*path, "tensors", suffix)
+        for shape in ((row or {}).get("shape"), *((row or {}).get("also") or ())):
+            for axis in shape or ():
+                check.expr(axis, (*where, "shape"), False, scope, numbers=scope)
+        check.expr((row or {}).get("when"), (*where, "when"), True, scope, numbers=scope)
+    for n, expr in enumerate(layout.get("checks") or ()):
+        check.expr(expr, (*path, "checks", n), True, scope, numbers=scope)
+    if layout.get("main") is not None and layout["main"] not in (layout.get("tensors") or {}):
+        near = (layout["main"], list(layout.get("tensors") or {}))
+        check.out.add("CON107", (*path, "main"), near=near, expected="one of the layout's own tensors")
 
 
 def _check_pair(data: Mapping[str, Any], out: Problems, library: Library) -> None:
@@ -618,6 +656,48 @@ def _contract(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Con
         summary=data.get("summary", ()),
         standalone=bool(data.get("standalone")),
     )
+
+
+def _scheme(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Scheme:
+    values = data.get("values", {})
+    dims = {
+        name: Dim(
+            name,
+            sources={"drafter": v["keys"]} if "keys" in v else {},
+            first=True,
+            default=v.get("default"),
+            bool_=v.get("type") == "bool",
+            texts=v.get("texts", {}),
+            line=out.line(("values", name)),
+        )
+        for name, v in values.items()
+    }
+    return Scheme(
+        id,
+        title=data["title"],
+        label=out.label,
+        methods=data["methods"],
+        marks=data.get("marks", ()),
+        modules=data["modules"],
+        values=dims,
+        checks={name: v["check"] for name, v in values.items() if "check" in v},
+        layouts=tuple(_layout(name, row) for name, row in data["layouts"].items()),
+        beside=data.get("beside", ()),
+    )
+
+
+def _layout(id: str, row: Mapping[str, Any]) -> Layout:
+    stored = tuple(
+        Stored(
+            suffix,
+            shapes=(*([t["shape"]] if "shape" in t else ()), *t.get("also", ())),
+            dtype=tuple(d for word in t.get("dtype", ()) for d in DTYPE_SETS.get(word, (word,))),
+            when=t.get("when"),
+            presence=t.get("presence", "required"),
+        )
+        for suffix, t in row["tensors"].items()
+    )
+    return Layout(id, **{"logical": {}, "when": {}} | dict(row) | {"tensors": stored})
 
 
 def _pair(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Pair:

@@ -166,6 +166,7 @@ def _said(c: Couple, rule: TensorRule) -> bool:
 def _fused_tensors(c: Couple, wants: Sequence[Expected]) -> Iterator[Finding]:
     """Compare the drafter's own tensors with what the target asks of them."""
     failed = {f.subject for f in c.drafter.findings if f.level in ("error", "unknown") and f.code[:3] in ("TEN", "PAI")}
+    failed |= c.drafter.said
     for want in wants:
         yield from (f for f in check_tensor(c.drafter, want, c.own_dims, misfit=True) if f.subject not in failed)
 

@@ -283,6 +283,19 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("CFG315", "architecture", "conforms", "error", "architecture is not one of the family's",
      "Engines choose the drafter's class by it: another class reads other tensors, or is not there.",
      "Write the architecture that the engine knows for this family."),
+    ("CFG340", "unknown-quantisation", "conforms", "unknown", "quantisation scheme is not known here",
+     "How this scheme names and packs its tensors is not described by any contract, so they cannot be judged.",
+     "Write a scheme contract for it, in a folder given by --contracts; `draftproof list schemes` prints those there "
+     "are."),
+    ("CFG341", "bad-quantisation", "conforms", "error", "quantization_config cannot be used",
+     "Engines choose how a module is built by it.",
+     "Write it again with the tool that quantised the checkpoint."),
+    ("CFG342", "quantisation-value", "conforms", "error", "value of quantization_config is out of range",
+     "Bits, group and block sizes say how many bytes a weight has.",
+     "Mend the value."),
+    ("CFG343", "quantisation-twice", "conforms", "error", "two declarations of the quantisation differ",
+     "Engines differ in whether they read config.json or hf_quant_config.json.",
+     "Make the two agree, or remove hf_quant_config.json."),
 
     ("CFG330", "token-without-row", "fits", "error", "tokenizer has an id that has no row",
      "The embedding is read beyond its end: an engine fails, or reads another row, as soon as that token occurs.",
@@ -343,6 +356,27 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("TEN435", "adapter-tensors", "conforms", "error", "tensors are those of an adapter",
      "Low-rank matrices change the weights of a base model: an engine that looks for whole weights finds none.",
      "Merge the adapter into its base model, and give the folder of the result."),
+    ("TEN414", "quantised-part-missing", "conforms", "error", "a quantised weight lacks a part of its scheme",
+     "Without its scale a packed or 8-bit weight is read through memory that was never filled: the server runs, and "
+     "nothing is accepted.",
+     "Export the checkpoint again with the tool that quantised it."),
+    ("TEN415", "quantised-part-shape", "conforms", "error", "shape is not the one that the scheme asks for",
+     "Scales, zero points and packed words follow from the weight's logical shape, the group or block size and the "
+     "number of bits.",
+     "Mend the quantization_config or export the checkpoint again, whichever is wrong."),
+    ("TEN416", "quantised-part-dtype", "conforms", "error", "dtype is not the one that the scheme stores",
+     "Engines read the bytes as the declared scheme has them.",
+     "Mend the quantization_config or export the checkpoint again, whichever is wrong."),
+    ("TEN417", "not-quantised", "conforms", "error", "weight is plain though the config declares it quantised",
+     "An engine builds the module quantised: it refuses the plain weight, or casts it and reads a scale that was "
+     "never filled.",
+     "List the module as ignored in quantization_config, or quantise it."),
+    ("TEN418", "quantised-undeclared", "conforms", "error", "weight is quantised though the config does not say so",
+     "An engine builds a plain module and finds packed bytes, scales, or nothing under the name it looks for.",
+     "Declare the quantisation in config.json, and take the module off the list of those ignored."),
+    ("TEN419", "quantised-size", "conforms", "error", "size does not divide as the scheme needs",
+     "Groups, blocks and packed words must fill the axis that they run along.",
+     "Quantise with a group size that divides the layer's width."),
 
     # --- DIM: unification --------------------------------------------------------------------------------------
     ("DIM401", "sources-disagree", "conforms", "error", "two sources of a dim disagree",

@@ -45,6 +45,8 @@ SMALLEST = {
     "target": 'title = "t"\nsource = "s"\n[dims]\nn = { target = "n" }\n[config]\nn = { type = "int" }\n'
     + EMPTY["target"],
     "acceptance": 'title = "t"\nprovenance = "partial"\nallow = [{ code = "TEN401", because = "y" }]\n',
+    "scheme": 'title = "t"\nsource = "s"\nmethods = ["m"]\n[modules]\nlinear = []\n[layouts.one]\nmain = ".q"\n'
+    'axes = ["a"]\n[layouts.one.tensors]\n".q" = { shape = ["a"] }\n',
     "model": 'repo = "a/b"\n[trained_on]\nvalue = "c/d"\nsource = "card"\n',
     "engine": 'title = "t"\nversion = "1"\n[[rows]]\nid = "r"\nkey = "k"\nwhen = "context < 2"\n'
     'outcome = "refuses"\nsee = "s"\nbasis = "run"\nsource = "f"\n',

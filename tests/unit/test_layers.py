@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-UP = "rules findings dims language contracts library strict container torchzip hub checkpoint recognise conform tokens"
-UP += " pair api diff,revise,adapt rewrite render testing,plugin,cli"
+UP = "rules findings dims language contracts library strict container torchzip hub checkpoint recognise quantised"
+UP += " conform tokens pair api diff,revise,adapt rewrite render testing,plugin,cli"
 LEVEL = {name: n for n, layer in enumerate(UP.split()) for name in layer.split(",")}
 ONLY = {"dims": set(), "strict": {"findings"}, "container": {"findings", "strict"}, "render": {"findings", "rules"}}
 HEAVY = {"torch", "numpy", "huggingface_hub", "safetensors"}

@@ -288,6 +288,11 @@ PACKED = {
     "midlayer.mlp.up_proj.weight_packed": ("I32", (INTER, 8)),
     "midlayer.mlp.up_proj.weight_scale": ("BF16", (INTER, 2)),
 }
+EIGHT_BITS = {
+    name: row
+    for name, (_, shape) in TABLE.items() if "_proj." in name
+    for name, row in ((name, ("F8_E4M3", shape)), (f"{name}_scale", ("F32", (1,))))
+}  # fmt: skip
 EMBED = "model.embed_tokens.weight"
 
 Fault = tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any], set[str], list[str]]
@@ -477,12 +482,18 @@ FAULTS: Mapping[str, Fault] = {
         {"PAIR414 warning"}, ["float16", "bfloat16 (target config.json: torch_dtype)"],
     ),
     "quantised target": ({}, {}, {"quantization_config": QUANT}, {}, {"PAIR415 info"}, ["fp8"]),
-    "both quantised": ({"quantization_config": QUANT}, {}, {"quantization_config": QUANT}, {}, NOTHING, []),
+    "both quantised": (
+        {"quantization_config": QUANT}, EIGHT_BITS, {"quantization_config": QUANT}, {}, NOTHING, [],
+    ),
     "drafter of packed weights that says so": (
         {"quantization_config": {"quant_method": "compressed-tensors"}}, PACKED, {}, {},
-        {"TEN401 unknown", "TEN402 unknown"}, ["quantised (compressed-tensors)"],
+        {"CFG341"}, ["config_groups"],
     ),
-    "drafter of packed weights that does not say so": ({}, PACKED, {}, {}, {"TEN401", "TEN402"}, ["weight_packed"]),
+    "drafter of packed weights of a scheme that is not known": (
+        {"quantization_config": {"quant_method": "own-way"}}, PACKED, {}, {},
+        {"CFG340 unknown", "TEN401 unknown", "TEN402 unknown"}, ["quantised (own-way)"],
+    ),
+    "drafter of packed weights that does not say so": ({}, PACKED, {}, {}, {"TEN418"}, ["weight_packed"]),
     # where it comes from
     "another verifier declared": (
         {"speculators_config": {"verifier": {"name_or_path": "org/other"}}}, {}, {}, {}, {"PAIR416 warning"},
