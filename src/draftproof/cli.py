@@ -35,7 +35,7 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
 
 _MODEL = {"metavar": "MODEL"}
 _FAMILY = ("--family", {"metavar": "ID", "help": "the family, where it cannot be told"})
-_KINDS = ("families", "targets", "pairs", "acceptances", "engines", "recordings", "rules")
+_KINDS = ("families", "targets", "schemes", "pairs", "acceptances", "engines", "recordings", "rules")
 _Argument = tuple[str, dict[str, Any]]
 _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
     "check": (

@@ -152,7 +152,9 @@ def _wanted(contract: Contract, dims: Lookup) -> frozenset[str] | None:
 
 
 def _declaration(view: View, library: Library) -> None:
-    """Note the quantisation that the config, or the file beside it, declares."""
+    """Note the quantisation that the config, or the file beside it, declares; where there may be tensors to judge."""
+    if view.checkpoint.source.kind == "recording" and view.checkpoint.source.provenance != "recorded":
+        return
     seen = view.stated("quantisation")
     if isinstance(seen, Known) or QUANTISATION_FILE in view.checkpoint.source.files:
         from draftproof.quantised import declared  # noqa: PLC0415 (rare)

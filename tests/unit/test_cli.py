@@ -344,7 +344,7 @@ def test_show_of_a_folder_never_says_that_its_config_is_empty(run: Run) -> None:
 
 def test_list_prints_every_id_of_every_kind(run: Run) -> None:
     data = json.loads(run("list", "--format", "json").out)
-    assert set(data) == {"schema", "families", "targets", "pairs", "acceptances", "engines", "recordings"}
+    assert set(data) == {"schema", "families", "targets", "schemes", "pairs", "acceptances", "engines", "recordings"}
     for kind, folder in FOLDERS.items():
         if kind != "model":
             assert set(Library().files(kind)) <= set(data[folder])
@@ -353,7 +353,9 @@ def test_list_prints_every_id_of_every_kind(run: Run) -> None:
     assert "org/drafter" in data["recordings"]
 
 
-@pytest.mark.parametrize("kind", ["families", "targets", "pairs", "acceptances", "engines", "recordings", "rules"])
+@pytest.mark.parametrize(
+    "kind", ["families", "targets", "schemes", "pairs", "acceptances", "engines", "recordings", "rules"]
+)
 def test_list_of_one_kind_prints_that_kind_sorted(kind: str, run: Run) -> None:
     data = json.loads(run("list", kind, "--format", "json").out)
     assert list(data) == ["schema", kind]
