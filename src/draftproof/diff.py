@@ -289,6 +289,11 @@ def _config(old: View, new: View) -> Iterator[Difference]:
     if broken:
         yield _line("config", "config", ("", ""), f"config cannot be compared: {'; '.join(broken)}", "unknown")
         return
+    for label, view in zip(SIDES, (old, new), strict=True):
+        if view.checkpoint.config.partial:
+            count = sum(1 for _ in _walk("", view.checkpoint.config.data, {}))
+            text = f"only {count} config keys of {label} are published: of all others nothing is known"
+            yield _line("config", "config", ("", ""), text, "unknown")
     told = _Told()
     if old.contract is not None and new.contract is not None:
         yield from _sizes(old, new, told)
@@ -736,7 +741,7 @@ def _key(view: View, f: Finding) -> tuple[str, str, str]:
     name = view.dialect.decode(f.subject) if view.dialect else None
     if name and view.contract is not None and next(view.contract.rules_for(name), None):
         return f.code, f.level, name
-    return f.code, f.level, re.sub(r"^\d+ ", "", f.subject)
+    return f.code, f.level, re.sub(r"^\d+ ", "", f.subject.replace(visible(view.checkpoint.source.name), "it"))
 
 
 def _codes(found: Iterable[Finding]) -> str:
