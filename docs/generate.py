@@ -1,6 +1,7 @@
 """Write what the docs say of rules and contract files, from the code that reads them.
 
-`python docs/generate.py` writes docs/rules/, docs/schema/, docs/models.md and the outputs in the README; with `--check`
+`python docs/generate.py` writes docs/rules/, docs/schema/, docs/models.md and the outputs in the README and the guides;
+with `--check`
 it writes nothing, and exits with 1 if a file is stale, missing or an orphan.
 """
 
@@ -32,6 +33,7 @@ from draftproof.rules import BANDS, RULES
 DOCS = Path(__file__).resolve().parent
 MADE = ("rules", "schema")  # folders that hold nothing else
 ALONE = ("models.md",)  # files that are made, beside them
+SHOWING = ("../README.md", "review.md")  # files written by hand, with outputs in them
 
 
 def index_text() -> str:
@@ -44,8 +46,8 @@ def index_text() -> str:
     return "\n".join(out) + "\n"
 
 
-def readme_text(old: str) -> str:
-    """Return the README with the output of each `<!-- draftproof ... -->` in the block below it."""
+def shown_text(old: str) -> str:
+    """Return a page with the output of each `<!-- draftproof ... -->` in the block below it."""
 
     def output(found: re.Match[str]) -> str:
         out = io.StringIO()
@@ -172,10 +174,9 @@ def problems(docs: Path = DOCS) -> list[str]:
     made = pages()
     files = [*(docs / name for name in ALONE), *(p for folder in MADE for p in (docs / folder).rglob("*"))]
     there = {p.relative_to(docs).as_posix(): p for p in files if p.is_file()}
-    readme = docs.parent / "README.md"
-    if readme.is_file() and readme.read_text(encoding="utf-8") != readme_text(readme.read_text(encoding="utf-8")):
-        made["../README.md"] = readme_text(readme.read_text(encoding="utf-8"))
-        there["../README.md"] = readme
+    for name in SHOWING:
+        if (path := docs / name).is_file():
+            made[name], there[name] = shown_text(path.read_text(encoding="utf-8")), path
     out = [f"{name}: missing" for name in made.keys() - there.keys()]
     out += [f"{name}: orphan" for name in there.keys() - made.keys()]
     out += [f"{n}: stale" for n in made.keys() & there.keys() if there[n].read_text(encoding="utf-8") != made[n]]
@@ -186,8 +187,8 @@ def write(docs: Path = DOCS) -> None:
     """Write every generated file, and remove the orphans."""
     for problem in problems(docs):
         path = docs / problem.rpartition(": ")[0]
-        if path.name == "README.md" and path.parent.name == "..":
-            path.write_text(readme_text(path.read_text(encoding="utf-8")), encoding="utf-8")
+        if problem.rpartition(": ")[0] in SHOWING:
+            path.write_text(shown_text(path.read_text(encoding="utf-8")), encoding="utf-8")
         elif problem.endswith("orphan"):
             path.unlink()
         else:

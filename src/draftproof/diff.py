@@ -135,8 +135,11 @@ def _view(opened: Checkpoint, library: Library, family: str) -> View:
 def _review(differences: Sequence[Difference]) -> Review:
     count = {kind: sum(d.kind == kind for d in differences) for kind in ("changed", "worse", "unknown")}
     open_ = [d for d in differences if d.kind == "unknown" and d.topic not in _NOT_JUDGED]
-    changes = count["changed"] + count["worse"]
-    said = f"{changes} change{'s' if changes != 1 else ''}" if changes else "no difference"
+    changes = [d for d in differences if d.kind in ("changed", "worse")]
+    own = sum(d.topic != "verdicts" for d in changes)
+    said = (
+        f"{own} change{'s' if own != 1 else ''}" if own else "no change but of verdicts" if changes else "no difference"
+    )
     lacking = f"; {count['unknown']} not compared" if count["unknown"] else ""
     if count["worse"]:
         return Review("worse", f"got worse: a check fails that did not; {said}{lacking}", tuple(differences))
@@ -292,7 +295,8 @@ def _config(old: View, new: View) -> Iterator[Difference]:
     for label, view in zip(SIDES, (old, new), strict=True):
         if view.checkpoint.config.partial:
             count = sum(1 for _ in _walk("", view.checkpoint.config.data, {}))
-            text = f"only {count} config keys of {label} are published: of all others nothing is known"
+            keys = f"only {count} config key{'s' * (count != 1)}" if count else "no config key"
+            text = f"of {label} {keys} {'are' if count > 1 else 'is'} published: of all others nothing is known"
             yield _line("config", "config", ("", ""), text, "unknown")
     told = _Told()
     if old.contract is not None and new.contract is not None:

@@ -96,6 +96,30 @@ def test_every_name_in_the_readme_is_real() -> None:
     assert all(f"`{id}`" in section("What each rung checks") for id in Library().files("family"))
 
 
+GUIDES = sorted((ROOT / "docs").glob("*.md"))
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.name)
+def test_every_command_and_link_of_a_guide_is_one_that_exists(path: Path) -> None:
+    text, parser = path.read_text(encoding="utf-8"), cli.parser()
+    for line in (*commands(text), *re.findall(r"^<!-- (draftproof .*?) -->$", text, re.M)):
+        if line.startswith("draftproof "):
+            parser.parse_args(shlex.split(line)[1:])
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert "://" in link or (path.parent / link).exists(), link
+    said = set(re.findall(r"\b[A-Z]{3,4}[1-4]\d\d\b", text))
+    assert said <= set(RULES)
+
+
+def test_guide_of_a_review_shows_the_line_of_drafters_with_their_real_output() -> None:
+    text = (ROOT / "docs" / "review.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^<!-- draftproof diff (\S+) (\S+) -->\n```text\n(.*?)^```$", text, re.M | re.S)
+    assert [row[0] for row in shown[1:]] == [row[1] for row in shown[:-1]]
+    assert "\n  context 131072 → 262144\n" in shown[0][2]
+    assert all(out.startswith(f"{old} → {new}: ") for old, new, out in shown)
+    assert all("not known of" in out for *_, out in shown[1:])
+
+
 # --- the contract examples ----------------------------------------------------------------------------------------
 
 

@@ -107,6 +107,17 @@ def test_stale_missing_and_orphaned_files_are_named_and_mended(tmp_path: Path) -
     assert generate.problems(tmp_path) == []
 
 
+def test_output_in_a_guide_is_held_to_what_the_command_prints(tmp_path: Path) -> None:
+    generate.write(tmp_path)
+    guide = tmp_path / "review.md"
+    guide.write_text("# A guide\n\n<!-- draftproof explain TEN403 -->\n```text\nold\n```\n\nmore\n")
+    assert generate.problems(tmp_path) == ["review.md: stale"]
+    generate.write(tmp_path)
+    assert generate.problems(tmp_path) == []
+    assert "# TEN403 " in guide.read_text()
+    assert guide.read_text().endswith("```\n\nmore\n")
+
+
 def test_index_lists_every_rule_once_in_a_band() -> None:
     lines = generate.index_text().splitlines()
     assert [sum(f"| [{code}]({code}.md) |" in line for line in lines) for code in RULES] == [1] * len(RULES)
