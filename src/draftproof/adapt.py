@@ -17,9 +17,9 @@ from typing import Any
 
 from draftproof.api import Case, examine, open_side, recordings, report
 from draftproof.checkpoint import Checkpoint, listed, parse_config
-from draftproof.conform import View, conform, expectations, layout, rope_of, value_of
+from draftproof.conform import View, conform, expectations, layout, rope_of, summary_text, value_of
 from draftproof.contracts import Contract, Dialect
-from draftproof.dims import Absent, Known, Lookup, Unknown, parse
+from draftproof.dims import Absent, Known
 from draftproof.findings import Change, Finding, Plan, Report, Step, visible
 from draftproof.hub import Source, open_model, read_plain, recorded_repos
 from draftproof.library import Library
@@ -646,7 +646,7 @@ def _says(case: Case, d: Draft) -> Iterator[str]:
     drafter, target = couple.drafter, couple.target
     contract = contract_of(drafter)
     bad_fit = [f for f in case.fits or () if f.code in ("PAIR401", "PAIR402", "PAIR404") and f.level == "error"]
-    if line := _summary(contract, couple.dims):
+    if line := summary_text(contract, couple.dims):
         yield f"geometry {'does not fit' if bad_fit else 'fits'}: {line}"
     for f in d.wrong[:8]:
         yield f"would still not hold: {f.code} {f.subject}: {f.message} (expected {f.expected}, observed {f.observed})"
@@ -681,24 +681,6 @@ def _says(case: Case, d: Draft) -> Iterator[str]:
         names = " and ".join(f"{v.checkpoint.role} ({v.table.basis})" for v in unread)
         until = "draftproof record PATH --as ORG/NAME@COMMIT"
         yield f"tensor tables not read: {names}; TEN rules are unknown until {until}"
-
-
-def _summary(contract: Contract, dims: Lookup) -> str:
-    """Fill the contract's summary line; a part of which something is not known is left out."""
-    out = []
-    for part in contract.summary:
-        known = True
-
-        def put(found: re.Match[str]) -> str:
-            nonlocal known
-            value = value_of(parse(found[1]), dims)
-            known = known and not isinstance(value, Unknown)
-            return str(value)
-
-        text = re.sub(r"\{([^{}]+)\}", put, part)
-        if known:
-            out.append(text)
-    return ", ".join(out)
 
 
 def _vocabulary_words(goal: Goal, steps: Sequence[Step]) -> Iterator[str]:

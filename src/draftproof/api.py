@@ -373,6 +373,14 @@ def _rerun(drafter: Any, target: Any | None, family: str) -> str:
 
 def check_models(drafter: Model, target: Model | None, library: Library, family: str = "") -> Report:
     """Check a drafter with a target; without one, with the target that the drafter declares."""
+    case, target = examine_models(drafter, target, library, family)
+    return report(case, _subject(drafter, target), _rerun(drafter, target, family))
+
+
+def examine_models(
+    drafter: Any, target: Any | None, library: Library, family: str = "", facts: Mapping[str, Fact] | None = None
+) -> tuple[Case, Any | None]:
+    """Run rungs 1 and 2 on a drafter and a target, by default the one it declares; returns that, too."""
     lacking: Finding | None = None
     if target is None:
         opened = open_side(drafter, "drafter", library)
@@ -386,10 +394,10 @@ def check_models(drafter: Model, target: Model | None, library: Library, family:
                 lacking = replace(other, subject=f"declared target {other.subject}", level="unknown")
             else:
                 target = declared
-    case = examine(drafter, target, library, family=family)
+    case = examine(drafter, target, library, family=family, facts=facts)
     if lacking is not None:
         case.source.append(lacking)
-    return report(case, _subject(drafter, target), _rerun(drafter, target, family))
+    return case, target
 
 
 def check_pair_id(id: str, library: Library) -> Report:

@@ -289,7 +289,7 @@ def parse_config(raw: bytes, where: str) -> tuple[dict[str, Any] | None, list[Fi
 
 # --- weight files of a folder -------------------------------------------------------------------------------------
 
-_SHARD = re.compile(r"(.+)-(\d{5,6})-of-(\d{5,6})\.(safetensors|bin)")
+SHARD = re.compile(r"(.+)-(\d{5,6})-of-(\d{5,6})\.(safetensors|bin)")
 _TORCH = (".bin", ".pt", ".pth")
 _OTHER = tuple(FOREIGN)
 _INDEX = ".safetensors.index.json"
@@ -433,7 +433,7 @@ def _check_numbering(names: list[str], found: list[Finding]) -> None:
     """Without an index, shards are known by their numbers: each must be there, of one count."""
     families: dict[tuple[str, str], list[int]] = {}
     for name in names:
-        if match := _SHARD.fullmatch(name):
+        if match := SHARD.fullmatch(name):
             families.setdefault((match[1], match[3]), []).append(int(match[2]))
     for (stem, count), numbers in families.items():
         missing = sorted(set(range(1, min(int(count), 4096) + 1)) - set(numbers))

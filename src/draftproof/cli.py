@@ -22,6 +22,7 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
   draftproof check --drafter ./my-eagle3                 the drafter alone, or with the target it declares
   draftproof check kimi-k2-eagle3-on-k25                 a pair contract, with what it accepts
   draftproof check --config draft_config.json            a config, before anything is trained
+  draftproof check --release ./my-eagle3                 a folder that is to be published
   draftproof adapt AQ-MedAI/Kimi-K2-Instruct-eagle3 --to moonshotai/Kimi-K2.5
   draftproof adapt ./my-eagle3 --to ./target --write ./adapted
   draftproof diff ./drafter-v1 ./drafter-v2              what changed, and which verdicts change with it
@@ -35,7 +36,7 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
 
 _MODEL = {"metavar": "MODEL"}
 _FAMILY = ("--family", {"metavar": "ID", "help": "the family, where it cannot be told"})
-_KINDS = ("families", "targets", "schemes", "pairs", "acceptances", "engines", "recordings", "rules")
+_KINDS = ("families", "targets", "schemes", "pairs", "acceptances", "engines", "releases", "recordings", "rules")
 _Argument = tuple[str, dict[str, Any]]
 _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
     "check": (
@@ -45,6 +46,8 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
             ("--drafter", _MODEL | {"help": "a local folder, ORG/NAME or ORG/NAME@COMMIT"}),
             ("--target", _MODEL | {"help": "default: the target that the drafter declares"}),
             ("--config", {"metavar": "FILE", "help": "a drafter's config alone, in place of --drafter"}),
+            ("--release", {"metavar": "DIR", "help": "a folder that is to be published: its card and files, too"}),
+            ("--card", {"action": "store_true", "help": "with --release: print a block for the model card instead"}),
             _FAMILY,
             ("--verbose", {"action": "store_true", "help": "show the checks that hold, too"}),
         ),
@@ -196,11 +199,13 @@ def _report(report: Any, args: argparse.Namespace) -> tuple[str, int]:
 def _check(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
     from draftproof import api  # noqa: PLC0415
 
-    for name in ("pair", "drafter", "target", "config"):
+    for name in ("pair", "drafter", "target", "config", "release"):
         if getattr(args, name) == "":
             top.error(f"the {name} is an empty text: was a variable not set?")
-    if sum(map(bool, (args.pair, args.drafter, args.config))) != 1:
-        top.error("check takes one of: a pair id, --drafter MODEL, --config FILE")
+    if sum(map(bool, (args.pair, args.drafter, args.config, args.release))) != 1:
+        top.error("check takes one of: a pair id, --drafter MODEL, --config FILE, --release DIR")
+    if args.card and not args.release:
+        top.error("--card goes with --release DIR")
     library = _library(args, top)
     if args.pair:
         if args.target or args.family:
@@ -209,9 +214,20 @@ def _check(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str,
                 f"a model is given as --drafter {args.pair!a}"
             )
         return _report(api.check_pair_id(args.pair, library), args)
+    if args.release:
+        return _release(args, library)
     if args.config:
         return _report(api.check_config(Path(args.config), library, args.target, args.family or ""), args)
     return _report(api.check_models(args.drafter, args.target, library, args.family or ""), args)
+
+
+def _release(args: argparse.Namespace, library: Any) -> tuple[str, int]:
+    from draftproof import release  # noqa: PLC0415
+
+    report, card = release.check_release(args.release, library, args.target, args.family or "")
+    if not args.card or not card:
+        return _report(report, args)
+    return (_json({"card": card}) if args.format == "json" else card), report.exit_code
 
 
 def _adapt(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:

@@ -27,6 +27,7 @@ from draftproof.dims import (
     Seen,
     Unknown,
     evaluate,
+    parse,
     read_source,
     substituted,
 )
@@ -1068,3 +1069,21 @@ def layout(contract: Contract, dims: Lookup, *, optional: bool = False) -> dict[
             if all(isinstance(v, int) for v in values):
                 out[want.name] = (want, tuple(values))
     return out
+
+
+def summary_text(contract: Contract, dims: Lookup, gap: str = "") -> str:
+    """Fill the contract's summary line; a part of which something is not known is left out, or has gap in its place."""
+    out = []
+    for part in contract.summary:
+        known = True
+
+        def put(found: re.Match[str]) -> str:
+            nonlocal known
+            value = value_of(parse(found[1]), dims)
+            known = known and not isinstance(value, Unknown)
+            return gap if isinstance(value, Unknown) else str(value)
+
+        text = re.sub(r"\{([^{}]+)\}", put, part)
+        if known or gap:
+            out.append(text)
+    return ", ".join(out)

@@ -132,6 +132,7 @@ class Contract:
     values: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
     summary: tuple[str, ...] = ()
     standalone: bool = False  # a whole model, with a tokenizer of its own
+    serving: tuple[str, ...] = ()  # files that serving needs beside config and weights
 
     @property
     def open(self) -> bool:
@@ -308,4 +309,38 @@ class Engine(NamedTuple):
     rows: tuple[EngineRow, ...]
 
 
-AnyContract = Contract | Scheme | Pair | Shared | Model | Engine
+class Leftover(NamedTuple):
+    """Name what a training run leaves behind: a glob over files, or with / at its end over folders."""
+
+    name: str
+    what: str
+    severity: Level = "error"
+
+
+class Secret(NamedTuple):
+    """Say how a secret begins, and how long it is at least."""
+
+    prefix: str
+    least: int
+    what: str
+    also: str = ""
+
+
+class Release(NamedTuple):
+    """Hold what a published drafter must and must not hold."""
+
+    id: str
+    title: str
+    source: str
+    leftovers: tuple[Leftover, ...] = ()
+    wrappers: tuple[str, ...] = ()
+    placeholders: tuple[str, ...] = ()
+    secrets: tuple[Secret, ...] = ()
+    secret_keys: tuple[str, ...] = ()
+    other_formats: tuple[str, ...] = ()
+    relations: tuple[str, ...] = ()
+    wrong_relations: tuple[str, ...] = ()
+    licences: tuple[str, ...] = ()
+
+
+AnyContract = Contract | Scheme | Pair | Shared | Model | Engine | Release

@@ -257,6 +257,7 @@ KINDS: Mapping[str, Spec] = {
         ),
         rope=_table(rotary=Spec("expr", "rotated dims of a head"), interleaved=BOOL),
         summary=_list(_s("text; {expression} stands for its value"), "the geometry in a line"),
+        serving=_list(_s("a file, or several with | between them, one of which"), "what serving needs beyond weights"),
         values=_map(_list(EXPR), "rules over a tensor's values"),
     ),
     "target": _table(
@@ -350,6 +351,33 @@ KINDS: Mapping[str, Spec] = {
             required=True,
         ),
     ),
+    "release": _table(
+        "what a published drafter must and must not hold",
+        title=_s(required=True),
+        source=_s(SOURCED, required=True),
+        leftovers=_list(
+            _table(
+                name=_s("a glob over names of files; with / at its end, over names of folders", required=True),
+                what=_s("what it is", required=True),
+                severity=LEVEL,
+            )
+        ),
+        wrappers=_list(_s("a part of a tensor's name that a wrapper of the training run leaves")),
+        placeholders=_list(_s("text that stands where a fact was to be written")),
+        secrets=_list(
+            _table(
+                prefix=_s("how a secret begins", required=True),
+                least=Spec("int", "how many letters and digits must follow", required=True),
+                also=_s("other characters that may be among them"),
+                what=_s("what it is", required=True),
+            )
+        ),
+        secret_keys=_list(_s("a key whose text is a secret")),
+        other_formats=_list(_s("a library_name or tag that speaks of another format")),
+        relations=_list(_s("a value of base_model_relation")),
+        wrong_relations=_list(_s("one that a whole checkpoint does not have")),
+        licences=_list(_s("a value of license")),
+    ),
 }
 FOLDERS = {
     "family": "families",
@@ -359,6 +387,7 @@ FOLDERS = {
     "acceptance": "acceptances",
     "model": "models",
     "engine": "engines",
+    "release": "releases",
 }
 
 

@@ -27,10 +27,13 @@ from draftproof.contracts import (
     Fact,
     KeyRule,
     Layout,
+    Leftover,
     Loop,
     Model,
     Pair,
+    Release,
     Scheme,
+    Secret,
     Shared,
     Stored,
     TensorRule,
@@ -243,6 +246,7 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
         return None, out.all()
     builders: Mapping[str, Callable[..., AnyContract]] = {
         "scheme": _scheme, "pair": _pair, "acceptance": _shared, "model": _model, "engine": _engine,
+        "release": _release,
     }  # fmt: skip
     build: Callable[..., AnyContract] = builders.get(kind, _contract)
     return build(kind, path.stem, data, out), ()
@@ -655,6 +659,7 @@ def _contract(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Con
         values=data.get("values", {}),
         summary=data.get("summary", ()),
         standalone=bool(data.get("standalone")),
+        serving=data.get("serving", ()),
     )
 
 
@@ -743,3 +748,9 @@ def _engine(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Engin
     says = {"engine": data["title"], "version": data["version"]}
     rows = (EngineRow(**says, **row, line=out.line(("rows", n))) for n, row in enumerate(data["rows"]))
     return Engine(id, data["title"], data["version"], tuple(rows))
+
+
+def _release(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Release:
+    rows = {"leftovers": Leftover, "secrets": Secret}
+    made = {key: tuple(made(**row) for row in data[key]) for key, made in rows.items() if key in data}
+    return Release(id, **{**data, **made})

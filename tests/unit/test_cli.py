@@ -344,7 +344,17 @@ def test_show_of_a_folder_never_says_that_its_config_is_empty(run: Run) -> None:
 
 def test_list_prints_every_id_of_every_kind(run: Run) -> None:
     data = json.loads(run("list", "--format", "json").out)
-    assert set(data) == {"schema", "families", "targets", "schemes", "pairs", "acceptances", "engines", "recordings"}
+    assert set(data) == {
+        "schema",
+        "families",
+        "targets",
+        "schemes",
+        "pairs",
+        "acceptances",
+        "engines",
+        "releases",
+        "recordings",
+    }
     for kind, folder in FOLDERS.items():
         if kind != "model":
             assert set(Library().files(kind)) <= set(data[folder])

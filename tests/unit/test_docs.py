@@ -50,6 +50,7 @@ SMALLEST = {
     "model": 'repo = "a/b"\n[trained_on]\nvalue = "c/d"\nsource = "card"\n',
     "engine": 'title = "t"\nversion = "1"\n[[rows]]\nid = "r"\nkey = "k"\nwhen = "context < 2"\n'
     'outcome = "refuses"\nsee = "s"\nbasis = "run"\nsource = "f"\n',
+    "release": 'title = "t"\nsource = "s"\n',
 }
 REFUSED = {
     "unknown key": ("pair", 'title = "t"', 'title = "t"\ntitel = "t"', "CON103"),

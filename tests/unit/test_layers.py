@@ -12,11 +12,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 UP = "rules findings dims language contracts library strict container torchzip hub checkpoint recognise quantised"
-UP += " conform tokens pair api diff,revise,adapt rewrite render testing,plugin,cli"
+UP += " conform tokens pair api diff,revise,adapt rewrite release render testing,plugin,cli"
 LEVEL = {name: n for n, layer in enumerate(UP.split()) for name in layer.split(",")}
 ONLY = {"dims": set(), "strict": {"findings"}, "container": {"findings", "strict"}, "render": {"findings", "rules"}}
-HEAVY = {"torch", "numpy", "huggingface_hub", "safetensors"}
-LAZY = {"rewrite": {"numpy"}, "testing": {"pytest"}, "plugin": {"pytest"}}  # beyond the standard library
+HEAVY = {"torch", "numpy", "huggingface_hub", "safetensors", "yaml"}
+LAZY = {
+    "rewrite": {"numpy"},
+    "release": {"yaml"},
+    "testing": {"pytest"},
+    "plugin": {"pytest"},
+}  # beyond the standard library
 MODULES = {p.stem: ast.parse(p.read_text(encoding="utf-8")) for p in sorted(ROOT.glob("src/draftproof/*.py"))}
 SHAPE = "import pytest; pytest.main(['-m', 'shape', '-p', 'no:cacheprovider'])"
 CHECK = "import draftproof.cli as c; c.main(['check', 'kimi-k2-eagle3'])"
