@@ -175,7 +175,11 @@ def _take(source: Source, role: str, name: str, limit: int) -> bytes | Finding:
     if size > limit:
         return _unusable(source, role, name, _Bad(f"at most {limit} bytes", f"{size} bytes"))
     raw = source.take(name, limit)
-    return _unusable(source, role, name, _Bad(raw.expected, raw.observed)) if isinstance(raw, Finding) else raw
+    if isinstance(raw, Finding):
+        return _unusable(source, role, name, _Bad(raw.expected, raw.observed))
+    if raw.startswith(b"version https://git-lfs"):
+        return _unusable(source, role, name, _Bad("the file", "a Git LFS pointer: the file itself was not fetched"))
+    return raw
 
 
 def _parse_json(raw: bytes) -> dict[str, Any]:
@@ -293,8 +297,6 @@ def parse_vocabulary(name: str, raw: bytes) -> Parsed:
         return _filled(Parsed("byte-level BPE (tiktoken)", _ranks(raw), {}))
     if not raw.strip():
         raise _Bad("a vocabulary", "an empty file")
-    if raw.startswith(b"version https://git-lfs"):
-        raise _Bad("a vocabulary", "a Git LFS pointer: the file itself was not fetched")
     return Parsed("SentencePiece" if name.endswith(".model") else "", None, {})
 
 
@@ -487,7 +489,7 @@ class Tokens:
     def padding(self, own: int, theirs: int) -> str:
         """Return why vocabularies of two sizes differ by padding only, or "" where that is not known to hold."""
         d = self.differences
-        if d is None or d.ordinary or not d.common or self.tables is None:
+        if d is None or d.plain or d.moved or self.tables is None:
             return ""
         largest = max(t.largest for t in self.tables)
         if largest >= min(own, theirs):
@@ -498,8 +500,8 @@ class Tokens:
 
     def size_note(self, own: int, theirs: int) -> str:
         """Return what the tokenizers tell of two sizes that are no mere padding."""
-        if self.differences is not None and self.differences.ordinary:
-            return "the tokenizers differ too (PAIR419)"
+        if self.differences is not None and (self.differences.plain or self.differences.moved):
+            return "the tokenizers differ too"
         if self.tables is not None:
             largest = max(t.largest for t in self.tables)
             return f"the tokenizers' largest id is {largest}: it needs {largest + 1} rows"
@@ -532,6 +534,12 @@ class Differences(NamedTuple):
     reserved: list[int]  # a placeholder on one side
     own: list[int]  # in the drafter's only
     theirs: list[int]
+    moved: list[tuple[int, int]]  # the drafter's id and the target's of one text, where one of them is in one only
+
+    @property
+    def plain(self) -> bool:
+        """Tell whether ordinary text differs, or no id is in both."""
+        return bool(self.ordinary or not self.common)
 
     @property
     def all(self) -> list[int]:
@@ -543,14 +551,18 @@ class Differences(NamedTuple):
         """Compare two tables."""
         own, theirs = a.ids or {}, b.ids or {}
         if own is theirs:
-            return cls(len(own), [], [], [], [], [])
-        out = cls(len(own.keys() & theirs.keys()), [], [], [], [], [])
+            return cls(len(own), [], [], [], [], [], [])
+        out = cls(len(own.keys() & theirs.keys()), [], [], [], [], [], [])
         for i in sorted(i for i, text in own.items() if theirs.get(i, text) != text):
             if _reserved(own[i]) or _reserved(theirs[i]):
                 out.reserved.append(i)
             else:
                 (out.special if i in a.added and i in b.added else out.ordinary).append(i)
         out.own[:], out.theirs[:] = sorted(own.keys() - theirs.keys()), sorted(theirs.keys() - own.keys())
+        if not out.ordinary:
+            pairs = [(i, b.by_text.get(own[i], -1)) for i in out.own]
+            pairs += [(a.by_text.get(theirs[j], -1), j) for j in out.theirs]
+            out.moved[:] = sorted({p for p in pairs if -1 not in p and not _reserved(own[p[0]])})
         return out
 
 
@@ -601,7 +613,7 @@ def special_ids(t: Tokens) -> Iterator[Finding]:
                           expected=f"0 to {vocab - 1}", observed=", ".join(map(str, sorted(out))),
                           where=where)  # fmt: skip
         elif mine and (others := ids_of(theirs)):
-            if mine <= others:
+            if mine <= others | ids_of(Known(t.generation(t.target)[0].get(key), "")):
                 yield holds("PAIR410", subject, f"{sorted(mine)}")
             else:
                 level: Level = "info" if key.startswith("pad") else "warning"
@@ -714,7 +726,7 @@ def _rows(t: Tokens, view: View, side: Tokenizer) -> Iterator[Finding]:
         yield finding("PAIR447", subject, expected=f"{rows.value} rows ({rows.witness})", observed=seen)
     other = t.target if view is t.drafter else t.drafter
     their_rows = rows_of(other)
-    if their_rows is None or (t.differences is not None and t.differences.ordinary):
+    if their_rows is None or (t.differences is not None and t.differences.plain):
         return
     lost = sorted(i for i in side.real if their_rows.value <= i < rows.value)
     if lost:
@@ -808,7 +820,7 @@ def _tables(d: Differences, a: Tokenizer, b: Tokenizer) -> Iterator[Finding]:
     """Say how many ids stand for other text, which, and which are in one table only."""
     own, theirs = a.ids or {}, b.ids or {}
     only = len(d.own) + len(d.theirs)
-    if d.ordinary or not d.common:
+    if d.plain:
         seen = f"{len(d.all)} of {d.common} common ids differ, {only} ids are in one only"
         yield finding("PAIR419", "tokenizer", expected="the same text for every id", observed=seen,
                       note=_pairs(d.ordinary, own, theirs), where=a.label)  # fmt: skip
@@ -816,7 +828,13 @@ def _tables(d: Differences, a: Tokenizer, b: Tokenizer) -> Iterator[Finding]:
         seen = f"{len(d.special)} of {d.common} common ids: {_pairs(d.special, own, theirs, SHOWN_SPECIAL)}"
         yield finding("PAIR440", "tokenizer", expected="the same text for every added token", observed=seen,
                       note="drafter against target", where=a.label)  # fmt: skip
-    if d.ordinary or not d.common:
+    if d.moved:
+        plain = any(i not in a.added or j not in b.added for i, j in d.moved)
+        shown = [f"{quoted(own[i])} is {i} in the drafter's and {j} in the target's" for i, j in d.moved]
+        yield finding("PAIR419" if plain else "PAIR440", "tokenizer", "tokenizers give one text two ids",
+                      expected="the same id for every text", observed=f"{len(d.moved)} have another",
+                      note="; ".join(shown[:SHOWN]), where=a.label)  # fmt: skip
+    if d.plain or d.moved:
         return
     if only or d.reserved:
         placeholders = f", {len(d.reserved)} are placeholders on one side" if d.reserved else ""

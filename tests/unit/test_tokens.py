@@ -120,6 +120,20 @@ TABLES: Mapping[str, tuple[Files, Files, set[str], list[str]]] = {
         {"vocab.txt": "a\nb\nc\n"}, {"tokenizer.json": tokenizer({"a": 0, "b": 1, "d": 2}, [], "WordPiece")},
         {"PAIR419"}, ["2: 'c' against 'd'"],
     ),
+    "a word at another place": (
+        {"tokenizer.json": tokenizer(dict(WORDS) | {"late": 504})},
+        {"tokenizer.json": tokenizer(dict(WORDS) | {"late": 505})}, {"PAIR419"},
+        ["'late' is 504 in the drafter's and 505 in the target's"],
+    ),
+    "an added token at another place": (
+        {"tokenizer.json": tokenizer(rows=added(SPECIAL | {"<tool>": 504}))},
+        {"tokenizer.json": tokenizer(rows=added(SPECIAL | {"<tool>": 505}))}, {"PAIR440 warning"},
+        ["1 have another", "'<tool>' is 504 in the drafter's and 505 in the target's"],
+    ),
+    "a placeholder at another place": (
+        {"tokenizer.json": tokenizer(rows=added(SPECIAL | {"<|reserved_1|>": 504}))},
+        {"tokenizer.json": tokenizer(rows=added(SPECIAL | {"<|reserved_1|>": 505}))}, {"PAIR421 info"}, [],
+    ),
     "a drafter without tokenizer files": ({}, {"tokenizer.json": GOOD}, set(), []),
     "a target without tokenizer files": (
         {"tokenizer.json": GOOD}, {}, {"PAIR448 info"}, ["none of the target"],
@@ -374,6 +388,12 @@ IN_CONFIGS: Mapping[str, tuple[dict[str, Any], set[str], list[str]]] = {
         {"own": {"eos_token_id": 600}, "theirs": {"eos_token_id": 600}}, {"PAIR410", "CFG331"}, ["600"],
     ),
     "the old way to say none": ({"own": {"pad_token_id": -1}, "theirs": {"pad_token_id": -1}}, set(), []),
+    "an end that only the target's generation config has": (
+        {"own": {"eos_token_id": 503}, "base": generated(eos_token_id=[501, 503])}, set(), [],
+    ),
+    "an end that the target does not have": (
+        {"own": {"eos_token_id": 502}, "base": generated(eos_token_id=[501, 503])}, {"PAIR410 warning"}, ["[502]"],
+    ),
     "an end of the target's generation config outside": (
         {"base": generated(eos_token_id=[501, 700])}, {"CFG331"},
         ["target generation_config.json: eos_token_id", "observed 700"],
@@ -674,3 +694,67 @@ def test_large_tables_are_compared_in_a_few_times_what_it_takes_to_read_them() -
     report = sized(150_000, 150_000, {"tokenizer.json": texts[0]}, {"tokenizer.json": texts[1]})
     assert b.codes(report) == set()
     assert time.process_time() - start < 12 * read + 1
+
+
+# --- whole models as drafters (A01, A02, A04, A05, A08, A11) ------------------------------------------------------
+
+
+def whole(vocab: int, files: Files, rows: int = 0, **more: Any) -> Source:
+    """Return a small Llama, which reads token ids alone, of so many ids, or rows."""
+    config = b.target_config(vocab_size=vocab, num_hidden_layers=1, **NO_IDS, **more)
+    p, hidden, wide = "model.layers.0.", b.HIDDEN, b.HEADS * b.DIM
+    sizes = {f"{p}{norm}.weight": (hidden,) for norm in ("input_layernorm", "post_attention_layernorm")} | {
+        "model.embed_tokens.weight": (rows or vocab, hidden), "lm_head.weight": (rows or vocab, hidden),
+        "model.norm.weight": (hidden,), f"{p}self_attn.q_proj.weight": (wide, hidden),
+        f"{p}self_attn.k_proj.weight": (b.KV * b.DIM, hidden), f"{p}self_attn.v_proj.weight": (b.KV * b.DIM, hidden),
+        f"{p}self_attn.o_proj.weight": (hidden, wide), f"{p}mlp.gate_proj.weight": (160, hidden),
+        f"{p}mlp.up_proj.weight": (160, hidden), f"{p}mlp.down_proj.weight": (hidden, 160),
+    }  # fmt: skip
+    return side(config, {name: ("BF16", shape) for name, shape in sizes.items()}, b.DRAFTER, files)
+
+
+def beside(vocab: int, files: Files) -> Source:
+    """Return its target."""
+    return side(b.target_config(vocab_size=vocab, **NO_IDS), b.target(vocab=vocab), b.TARGET, files)
+
+
+def test_whole_model_with_the_target_s_tokenizer_is_good() -> None:
+    full = {"tokenizer.json": tokenizer({f"w{i}": i for i in range(512)}, [])}
+    assert b.codes(b.check(whole(512, full), beside(512, full))) == set()
+
+
+@pytest.mark.parametrize(("own", "theirs"), [(576, 640), (640, 576)])
+def test_whole_model_that_is_padded_otherwise_is_good(own: int, theirs: int) -> None:
+    full = {"tokenizer.json": tokenizer({f"w{i}": i for i in range(512)}, [])}
+    report = b.check(whole(own, full), beside(theirs, full))
+    assert b.codes(report) == {"PAIR421 info", "PAIR447 info"}, b.text(report)
+    assert report.verdict == "pass"
+
+
+def test_whole_model_of_another_size_is_refused_where_no_tokenizer_tells() -> None:
+    report = b.check(whole(576, {}), beside(640, {}))
+    assert b.codes(report) == {"PAIR404", "PAIR448 unknown"}, b.text(report)
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "lacking"),
+    [({}, {"tokenizer.json": GOOD}, "none of the drafter"), ({"tokenizer.json": GOOD}, {}, "none of the target"),
+     ({}, {}, "none of the drafter and target"), ({"tokenizer_config.json": "{}"}, {}, "none of the drafter and ")],
+)  # fmt: skip
+def test_whole_model_is_not_judged_without_both_tokenizers(own: Files, theirs: Files, lacking: str) -> None:
+    report = b.check(whole(512, own), beside(512, theirs))
+    assert report.verdict == "unknown"
+    assert lacking in said(report, "PAIR448", level="unknown")
+
+
+def test_whole_model_with_another_tokenizer_is_refused() -> None:
+    own, theirs = {"tokenizer.json": tokenizer(SWAPPED)}, {"tokenizer.json": GOOD}
+    report = b.check(whole(512, own), beside(512, theirs))
+    assert beyond_padding(report) == {"PAIR419"}
+
+
+def test_config_edited_to_the_size_of_the_target_is_told_from_the_tensors() -> None:
+    report = b.check(whole(640, {}, rows=576), beside(640, {}))
+    assert report.verdict == "fail"
+    assert "576" in b.text(report)
+    assert "640" in b.text(report)
