@@ -131,7 +131,7 @@ class Contract:
     nested: tuple[str, ...] = ()
     values: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
     summary: tuple[str, ...] = ()
-    standalone: bool = False  # a whole model, with a tokenizer of its own
+    standalone: bool = False  # a whole model with a tokenizer of its own: it reads tokens alone
     serving: tuple[str, ...] = ()  # files that serving needs beside config and weights
 
     @property

@@ -249,7 +249,7 @@ KINDS: Mapping[str, Spec] = {
             use_aux="whether target layers are captured at all",
         ),
         keys=_table(_READ, **_KEYS, verifier=_list(_s(), "the declared target"), mask=_list(_s(), _MASK)),
-        standalone=Spec("bool", "a whole model, whose own tokenizer must give the target's ids"),
+        standalone=Spec("bool", "a whole model that reads tokens alone: its own tokenizer must give the target's ids"),
         aux=_table(
             "the captured target layers",
             keys=_list(_s(), "config keys that name them, in the order they are looked up", required=True, least=1),

@@ -6,7 +6,7 @@ drafter alone is not said again. Only questions about tokens read anything: the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -79,6 +79,15 @@ class Couple:
         if name not in self.dims.dims:
             return Absent(""), Absent("")
         return self.dims.stated(name, "drafter"), self.dims.stated(name, "target")
+    @property
+    def one(self) -> bool:
+        """Tell whether the drafter stands in the target's own checkpoint."""
+        own, theirs = self.drafter.checkpoint.source, self.target.checkpoint.source
+        return self.family.in_target and (own.kind, own.name, own.revision) == (
+            theirs.kind,
+            theirs.name,
+            theirs.revision,
+        )
 
     def size(self, part: str) -> Any:
         """Return what is known of the dim that plays a part, by the target's own word where it has one."""
@@ -94,8 +103,8 @@ def declared_facts(library: Library, repo: str, over: Mapping[str, Fact] | None 
 
 def fits(couple: Couple) -> list[Finding]:
     """Ask every question of rung 2, in the order in which they stand below."""
-    out: list[Finding] = []
-    for question in (
+    of_tokens: Sequence[Question] = (stated_sizes, context, special_tokens, tokenizer)
+    of_states: Sequence[Question] = (
         stated_sizes,
         fused_input,
         embedding,
@@ -112,9 +121,11 @@ def fits(couple: Couple) -> list[Finding]:
         quantisation,
         verifier,
         lineage,
-    ):
-        out += question(couple)
-    return out
+    )
+    return [f for ask in (of_tokens if couple.family.standalone else of_states) for f in ask(couple)]
+
+
+Question = Callable[[Couple], Iterator[Finding]]
 
 
 # --- geometry -----------------------------------------------------------------------------------------------------
@@ -444,6 +455,8 @@ def tokenizer(c: Couple) -> Iterator[Finding]:
 
 def rope(c: Couple) -> Iterator[Finding]:
     """Set the two ropes side by side; a trained drafter may have its own."""
+    if not c.family.keys["rope"]["theta"]:
+        return
     (own, found), (theirs, their_found) = rope_of(c.drafter), rope_of(c.target)
     yield from (f for f in found if f.level == "unknown")  # contradictions are told by rung 1
     yield from (replace(f, subject=f"target {f.subject}") for f in their_found if f.level == "unknown")
@@ -481,6 +494,8 @@ def _value(rope: Mapping[str, Known], key: str) -> Any:
 
 def partial_rotary(c: Couple) -> Iterator[Finding]:
     """Hold a partial rotary factor to the one that the drafter was trained with."""
+    if c.one or not c.family.keys["rope"]["theta"]:
+        return  # the target's own, or none
     own, theirs = (rope_of(v)[0].get("partial_rotary_factor") for v in (c.drafter, c.target))
     trained = c.facts.get("partial_rotary_factor")
     where = c.drafter.checkpoint.source.label
@@ -583,7 +598,9 @@ def trained_on(c: Couple) -> Fact | None:
 def lineage(c: Couple) -> Iterator[Finding]:
     """Say how the target relates to the one the drafter was trained on: all but the same lowers the verdict."""
     source, fact = c.target.checkpoint.source, trained_on(c)
-    if fact is None:
+    if c.one:
+        yield holds("PAIR417", "lineage", "it stands in the target's own checkpoint")
+    elif fact is None:
         yield unknown("PAIR417", "lineage", "the target it was trained on is not declared",
                       expected="trained_on, with a source", observed="not declared",
                       help="declare trained_on in contracts/models/ or in the pair's [facts]")  # fmt: skip
