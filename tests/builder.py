@@ -31,7 +31,11 @@ HIDDEN, HEADS, KV, DIM, INTER = 64, 4, 2, 44, 96
 VOCAB, DRAFT, LAYERS = 512, 150, 12
 Q_RANK, KV_RANK, NOPE, ROTARY, V_DIM = 48, 24, 42, 16, 36
 TARGET, DRAFTER = "org/target", "org/drafter"
-FACTS = {"trained_on": Fact(TARGET, "its card"), "aux_convention": Fact("boundary", "its card")}
+FACTS = {
+    "trained_on": Fact(TARGET, "its card"),
+    "aux_convention": Fact("boundary", "its card"),
+    "meanings.norm_output": Fact("recycles-the-normed-state", "its card"),
+}
 LIBRARY = Library()
 # A llama target and an eagle3 drafter of it, for what adapt makes of them.
 SMALL_TARGET: Config = {

@@ -107,6 +107,18 @@ class Convention(NamedTuple):
     default: tuple[Expr, ...] = ()
 
 
+class Meaning(NamedTuple):
+    """Say what a name or a key means in a family's checkpoints, where the same one means other things elsewhere."""
+
+    name: str
+    because: str
+    is_: str = ""
+    or_: tuple[str, ...] = ()
+    tells: Mapping[str, str] = MappingProxyType({})  # canonical tensor -> meaning
+    when: Expr | None = None
+    line: str = ""
+
+
 @dataclass(frozen=True)
 class Contract:
     """Hold a family or a target: how it is recognised, its dims, tensors, dialects and config rules."""
@@ -133,6 +145,7 @@ class Contract:
     summary: tuple[str, ...] = ()
     standalone: bool = False  # a whole model with a tokenizer of its own: it reads tokens alone
     serving: tuple[str, ...] = ()  # files that serving needs beside config and weights
+    meanings: Mapping[str, Meaning] = field(default_factory=dict)
 
     @property
     def open(self) -> bool:

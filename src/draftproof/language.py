@@ -147,6 +147,13 @@ _CONVENTION = _table(
     high=Spec("expr", "largest id", required=True),
     offset=Spec("int", "add it to an id to get the boundary: b is the input of layer b", required=True),
 )
+_MEANING = _table(
+    is_=_s("the meaning that the family, and who reads its checkpoints, gives it; without it readers differ"),
+    or_=_list(_s(), "other meanings in the field: then a checkpoint's own must be declared"),
+    tells=_map(_s(), "canonical tensor -> the meaning that it tells of, where it alone is there"),
+    when=Spec("expr", "it matters where this holds"),
+    because=_s("what happens where they differ", required=True),
+)
 _MODEL = r"(" + REPO + r"(/[\w.\-]+)*)|(\.{0,2}/.*)"
 
 
@@ -160,6 +167,7 @@ FACTS = {
     "aux_layers": _fact("the layers it was trained on, in that convention", _list(Spec("int"), least=1)),
     "trained_context": _fact("the length it was trained at", Spec("int", "tokens", above=0)),
     "partial_rotary_factor": _fact("the factor it was trained with", Spec("number", above=0, most=1)),
+    "meanings": _map(_fact("what it was trained for", _s()), "of those that its family lists in [meanings]", NAME),
 }
 _ACCEPT = _list(
     _table(
@@ -258,6 +266,7 @@ KINDS: Mapping[str, Spec] = {
         rope=_table(rotary=Spec("expr", "rotated dims of a head"), interleaved=BOOL),
         summary=_list(_s("text; {expression} stands for its value"), "the geometry in a line"),
         serving=_list(_s("a file, or several with | between them, one of which"), "what serving needs beyond weights"),
+        meanings=_map(_MEANING, "what a name or a key means, where the same one means other things elsewhere", NAME),
         values=_map(_list(EXPR), "rules over a tensor's values"),
     ),
     "target": _table(
@@ -267,6 +276,7 @@ KINDS: Mapping[str, Spec] = {
         roles=_parts("which canonical tensor plays which part", embedding="", head="", norm=""),
         keys=_table(_READ, **_KEYS),
         rope=_table(rotary=EXPR, interleaved=BOOL),
+        meanings=_map(_s(), "what a name or a key means in the drafters of its own", NAME),
     ),
     "scheme": _table(
         "how a producer declares and stores quantised weights",

@@ -29,6 +29,7 @@ from draftproof.contracts import (
     Layout,
     Leftover,
     Loop,
+    Meaning,
     Model,
     Pair,
     Release,
@@ -456,6 +457,14 @@ class _Check:
             for end in ("low", "high"):
                 self.expr((c or {}).get(end), (*path, end), False)
         self.expr((self.data.get("rope") or {}).get("rotary"), ("rope", "rotary"), False)
+        for name, m in self.rows("meanings") if self.kind == "family" else ():
+            self.expr(m.get("when"), ("meanings", name, "when"), True)
+            for tensor in m.get("tells") or ():
+                known = [re.escape(t).replace(r"\{i\}", r"\d+") for t in self.data.get("tensors") or ()]
+                if self.sure and not any(re.fullmatch(t, tensor) for t in known):
+                    self.out.add(
+                        "CON107", ("meanings", name, "tells", tensor), tensor, expected="a tensor of [tensors]"
+                    )
         for n, text in enumerate(self.data.get("summary") or ()):
             for inner in re.findall(r"\{(.*?)\}", text or ""):
                 try:
@@ -660,7 +669,20 @@ def _contract(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Con
         summary=data.get("summary", ()),
         standalone=bool(data.get("standalone")),
         serving=data.get("serving", ()),
+        meanings=_meanings(data.get("meanings", {}), out),
     )
+
+
+def _meanings(data: Mapping[str, Any], out: Problems) -> dict[str, Meaning]:
+    """Return the meanings of a family; a target states each in one word."""
+    rows: dict[str, dict[str, Any]] = {
+        n: {"is": m, "because": ""} if isinstance(m, str) else m for n, m in data.items()
+    }
+    return {
+        name: Meaning(name, **{f"{k}_" if k in ("is", "or") else k: v for k, v in m.items()},
+                      line=out.line(("meanings", name)))
+        for name, m in rows.items()
+    }  # fmt: skip
 
 
 def _scheme(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Scheme:
@@ -736,7 +758,9 @@ def _accepted(data: Mapping[str, Any], out: Problems) -> dict[str, Any]:
 
 
 def _facts(data: Mapping[str, Any]) -> dict[str, Fact]:
-    return {k: Fact(**v) for k, v in data.items() if k in FACTS}
+    """Return the declared facts; what a name or a key means stands under meanings.NAME."""
+    found = {k: Fact(**v) for k, v in data.items() if k in FACTS and k != "meanings"}
+    return found | {f"meanings.{k}": Fact(**v) for k, v in data.get("meanings", {}).items()}
 
 
 def _model(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Model:

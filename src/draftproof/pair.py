@@ -23,7 +23,7 @@ from draftproof.conform import (
     rope_unknown,
     value_of,
 )
-from draftproof.contracts import Contract, Convention, EngineRow, Fact, Model, TensorRule
+from draftproof.contracts import Contract, Convention, EngineRow, Fact, Meaning, Model, TensorRule
 from draftproof.dims import Absent, Bindings, ExprError, Known, Seen, Unknown, evaluate
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible
 from draftproof.library import Library
@@ -79,6 +79,7 @@ class Couple:
         if name not in self.dims.dims:
             return Absent(""), Absent("")
         return self.dims.stated(name, "drafter"), self.dims.stated(name, "target")
+
     @property
     def one(self) -> bool:
         """Tell whether the drafter stands in the target's own checkpoint."""
@@ -103,7 +104,7 @@ def declared_facts(library: Library, repo: str, over: Mapping[str, Fact] | None 
 
 def fits(couple: Couple) -> list[Finding]:
     """Ask every question of rung 2, in the order in which they stand below."""
-    of_tokens: Sequence[Question] = (stated_sizes, context, special_tokens, tokenizer)
+    of_tokens: Sequence[Question] = (stated_sizes, context, special_tokens, tokenizer, meanings)
     of_states: Sequence[Question] = (
         stated_sizes,
         fused_input,
@@ -120,6 +121,7 @@ def fits(couple: Couple) -> list[Finding]:
         dtype,
         quantisation,
         verifier,
+        meanings,
         lineage,
     )
     return [f for ask in (of_tokens if couple.family.standalone else of_states) for f in ask(couple)]
@@ -575,6 +577,46 @@ def verifier(c: Couple) -> Iterator[Finding]:
 
 
 _WHAT_IT_HOLDS = 'say what it holds in a pair: target = { model = …, repo = "ORG/NAME" }'
+
+
+def meanings(c: Couple) -> Iterator[Finding]:
+    """Hold what the drafter's names and keys mean, as declared or told by its tensors, to what each reader takes."""
+    for name, meaning in c.family.meanings.items():
+        ours, theirs = _meant(c, meaning), c.target.contract.meanings.get(name) if c.target.contract else None
+        fixed = bool(meaning.is_) and not meaning.or_
+        if fixed and f"meanings.{name}" not in c.facts and theirs is None:
+            continue  # nothing to compare it with
+        applies = True if meaning.when is None else value_of(meaning.when, c.dims)
+        parts: dict[str, Any] = {"contract": meaning.line, "note": meaning.because}
+        if isinstance(applies, Unknown):
+            if meaning.is_ and not applies.told:
+                yield unknown("PAIR423", name, expected=f"whether {meaning.when}", observed=applies.why, **parts)
+        elif not applies:
+            continue
+        elif ours is None and meaning.is_:
+            listed = f"one of {', '.join((meaning.is_, *meaning.or_))}, declared with a source"
+            yield unknown("PAIR423", name, "what it means in this checkpoint is not declared", expected=listed,
+                          observed="not declared", **parts)  # fmt: skip
+        elif ours is None:
+            continue  # whether it matters depends on the engine
+        elif meaning.is_ and ours.value != meaning.is_:
+            yield finding("PAIR423", name, expected=f"{meaning.is_} (contract {c.family.id})",
+                          observed=f"{visible(ours.value)} ({visible(ours.source)})", **parts)  # fmt: skip
+        elif theirs is not None and theirs.is_ != ours.value:
+            yield finding("PAIR423", name, expected=f"{theirs.is_} (the target's own drafters)",
+                          observed=f"{visible(ours.value)} ({visible(ours.source)})", **parts)  # fmt: skip
+        else:
+            yield holds("PAIR423", name, f"{visible(ours.value)} ({visible(ours.source)})")
+
+
+def _meant(c: Couple, meaning: Meaning) -> Fact | None:
+    """Return what a name or key means in this checkpoint: as declared, as its tensors tell, or as in all of them."""
+    if fact := c.facts.get(f"meanings.{meaning.name}"):
+        return fact
+    told = [tensor for tensor in meaning.tells if c.drafter.table.read and c.drafter.tensor(tensor) is not None]
+    if len(told) == 1:
+        return Fact(meaning.tells[told[0]], f"tensor {told[0]}")
+    return Fact(meaning.is_, f"contract {c.family.id}") if meaning.is_ and not meaning.or_ else None
 
 
 def same_model(library: Library, a: str, b: str) -> bool:

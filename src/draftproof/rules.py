@@ -462,6 +462,11 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("PAIR421", "vocabulary-padding", "fits", "info", "vocabularies differ by padding only",
      "Both have the same real ids; engines that compare sizes still refuse.",
      "Nothing need be done where the engine pads."),
+    ("PAIR423", "meaning", "fits", "error", "the same name or key means another thing to each side",
+     "Names, keys and shapes may agree while their meaning does not: the order in which an embedding and a hidden "
+     "state are joined, or what a flag does. Nothing fails; the drafter computes what it was not trained for.",
+     "Declare what the checkpoint was trained for, with a source, under meanings in contracts/models/ or in the "
+     "pair's [facts]; convert it where the meanings differ."),
     ("PAIR422", "roles", "fits", "error", "this is not a drafter for that target",
      "The checkpoint given as drafter is not one, or the one given as target is.",
      "Check the order of the two names."),

@@ -906,3 +906,33 @@ def test_block_drafter_has_the_published_number_of_parameters(name: str) -> None
     )
     assert sum(math.prod(shape) for _, shape in hand.values()) == count
     assert b.codes(block_pair(config, hand, base, b.target(hidden=hidden))) == set()
+
+
+# --- the same name, another meaning -------------------------------------------------------------------------------
+
+
+def meaning_of(facts: dict[str, b.Fact], **config: Any) -> dict[str, Any]:
+    """Return what is said of meanings, of a good EAGLE-3 drafter with these facts."""
+    own = {k: v for k, v in b.FACTS.items() if not k.startswith("meanings.")} | facts
+    report = b.pair(b.dense_config(**config), b.dense(), b.target_config(), b.target(), facts=own)
+    return {f.subject: f for f in report.findings if f.code == "PAIR423" and f.level != "pass"}
+
+
+def test_flag_that_two_trainers_mean_differently_must_be_declared() -> None:
+    assert meaning_of({}) == {}
+    (said,) = meaning_of({}, norm_output=True).values()
+    assert said.level == "unknown"
+    assert "recycles-the-normed-state, norms-before-the-head-only" in said.expected
+    assert meaning_of({"meanings.norm_output": b.Fact("recycles-the-normed-state", "card")}, norm_output=True) == {}
+    (said,) = meaning_of(
+        {"meanings.norm_output": b.Fact("norms-before-the-head-only", "card")}, norm_output=True
+    ).values()
+    assert said.level == "error"
+    assert said.observed == "norms-before-the-head-only (card)"
+    assert meaning_of({"meanings.norm_output": b.Fact("norms-before-the-head-only", "card")}) == {}
+
+
+def test_absolute_draft_ids_declared_for_a_family_of_offsets_fail() -> None:
+    (said,) = meaning_of({"meanings.draft_ids": b.Fact("absolute", "card")}).values()
+    assert (said.level, said.subject, said.observed) == ("error", "draft_ids", "absolute (card)")
+    assert said.expected.startswith("offsets (contract eagle3)")

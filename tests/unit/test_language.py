@@ -62,7 +62,7 @@ BAD_FACTS = {
 }
 
 
-@pytest.mark.parametrize("name", FACTS)
+@pytest.mark.parametrize("name", [name for name in FACTS if name != "meanings"])
 def test_fact_is_typed_and_its_schema_says_the_same(name: str) -> None:
     rules = Draft202012Validator(json_schema("pair")["properties"]["facts"]["properties"][name])
     for value in GOOD_FACTS[name]:

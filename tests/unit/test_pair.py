@@ -114,6 +114,8 @@ def renamed(data: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
         conventions = {n: {k: v if k == "offset" else expr(v) for k, v in row.items()}
                        for n, row in data["aux"]["conventions"].items()}  # fmt: skip
         out["aux"] = {**data["aux"], "conventions": conventions}
+    if data["kind"] == "family" and "meanings" in data:
+        out["meanings"] = rows("meanings", "when")
     if "rotary" in data.get("rope", {}):
         out["rope"] = {**data["rope"], "rotary": expr(data["rope"]["rotary"])}
     if "rows" in data:
