@@ -80,7 +80,7 @@ def diff(
         lead = f"cannot be compared: {odd.message}"
         return _answer(subject, [Section.of("compare", [odd])], _sides(views, []), Review("unknown", lead), views)
     partners = list(_partners(views, library, targets))
-    differences, new_failures = compare(views[0], views[1], partners)
+    differences, new_failures = compare(views[0], views[1], partners, _own_targets(views, library))
     for label, view in zip(SIDES, views, strict=True):
         found += [replace(f, subject=f"{label} {f.subject}") for f in view.findings if view.contract is None]
     ids = [v.contract.id for v in views if v.contract]
@@ -210,13 +210,34 @@ def _partners(views: Sequence[View], library: Library, targets: Sequence[str]) -
             yield Partner(repo or spec, library, conform(contract, opened), None, facts.get(key, ()))
 
 
+def _own_targets(views: Sequence[View], library: Library) -> list[Partner]:
+    """Return the target of each version, where both are of a family that stands in its target's checkpoint."""
+    if not all(view.contract and view.contract.in_target for view in views):
+        return []
+    out = []
+    for view in views:
+        source = view.checkpoint.source
+        inside = Checkpoint(source, "target")
+        contract, found = recognise(library, inside, "target")
+        problem = next((f for f in (*inside.findings, *found) if contract is None), None)
+        out.append(Partner(source.name, library, conform(contract, inside) if contract else None, problem))
+    return out
+
+
 # --- what differs -------------------------------------------------------------------------------------------------
 
 
-def compare(old: View, new: View, partners: Iterable[Partner] = ()) -> tuple[list[Difference], list[Section]]:
-    """Return every difference of two views, in order, and the findings that fail in the new one alone."""
+def compare(
+    old: View, new: View, partners: Sequence[Partner] = (), own: Sequence[Partner] = ()
+) -> tuple[list[Difference], list[Section]]:
+    """Return every difference of two views, in order, and the findings that fail in the new one alone.
+
+    Both are judged with each partner; with own, each with the target in whose checkpoint it stands.
+    """
     out = [*_what(old, new), *_config(old, new), *_tensors(old, new), *_values(old, new), *_files(old, new)]
-    verdicts, failures = _verdicts(old, new, partners)
+    asked = [(f"fits {visible(p.name)}", p, p) for p in partners]
+    asked += [("fits its own target", *own)] if len(own) == len(SIDES) else []  # type: ignore[list-item]
+    verdicts, failures = _verdicts(old, new, asked)
     return [*out, *verdicts], failures
 
 
@@ -683,16 +704,17 @@ def _files(old: View, new: View) -> Iterator[Difference]:
 # --- verdicts -----------------------------------------------------------------------------------------------------
 
 
-def _verdicts(old: View, new: View, partners: Iterable[Partner]) -> tuple[list[Difference], list[Section]]:
-    """Say rung by rung how the verdicts stand: of each side alone, then with each partner."""
+def _verdicts(
+    old: View, new: View, asked: Iterable[tuple[str, Partner, Partner]]
+) -> tuple[list[Difference], list[Section]]:
+    """Say rung by rung how the verdicts stand: of each side alone, then each with its partner."""
     out, failed = [], []
     line, worse = _verdict("conforms", old, new, old.findings, new.findings)
     out.append(line)
     failed += [Section.of("conforms", worse)] if worse else []
-    for partner in partners:
-        rung = f"fits {visible(partner.name)}"
-        if partner.view is None:
-            seen = partner.problem
+    for rung, *partners in asked:
+        if lacking := next((p for p in partners if p.view is None), None):
+            seen = lacking.problem
             why = f"{seen.message} ({seen.observed})" if seen else "not at hand"
             out.append(_line("verdicts", rung, ("", ""), f"{rung}: could not be judged: {why}", "unknown"))
             continue
@@ -701,7 +723,7 @@ def _verdicts(old: View, new: View, partners: Iterable[Partner]) -> tuple[list[D
             text = f"{rung}: could not be judged: the family of {which} is not known"
             out.append(_line("verdicts", rung, ("", ""), text, "unknown"))
             continue
-        found = [_fits(view, partner) for view in (old, new)]
+        found = [_fits(view, partner) for view, partner in zip((old, new), partners, strict=True)]
         line, worse = _verdict(rung, old, new, *found)
         out.append(line)
         failed += [Section.of(rung, worse)] if worse else []

@@ -17,6 +17,7 @@ from draftproof import api, cli, render
 from draftproof.diff import diff, failing, phrases, view_changes
 from draftproof.findings import Report
 from draftproof.library import Library
+from known_good import CASES, Good
 
 AUX = "eagle_config.eagle_aux_hidden_state_layer_ids"
 VERIFIER = {"speculators_config.verifier.name_or_path": b.TARGET}
@@ -337,6 +338,37 @@ def test_other_files_that_came_went_or_changed_are_named(tmp_path: Path) -> None
         "b.txt 2 → 1 bytes",
         "c.txt changed, 1 bytes as before",
     ]
+
+
+# --- every family -------------------------------------------------------------------------------------------------
+
+
+def held(case: Good, config: Any = None, table: Any = None) -> dict[str, Any]:
+    """Return a known-good drafter in memory, with another config or table."""
+    return b.given(config or case.drafter_config, table or case.drafter_tensors, b.DRAFTER)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_drafter_of_any_family_is_the_same_as_itself_and_each_change_is_told(case: Good) -> None:
+    family = "" if not case.inside else "mtp" if case.family.startswith("mtp-") else case.family
+    report = compared(held(case), held(case), family=family)
+    assert lines(report, "family", "config", "tensors") == []
+    assert [s.contract for s in report.sides] == [case.family] * 2
+    name = max(case.drafter_tensors, key=lambda n: (n.endswith("weight"), n))
+    dtype, shape = case.drafter_tensors[name]
+    table = b.changed(case.drafter_tensors, {name: (dtype, (*shape[:-1], shape[-1] + 1))})
+    report = compared(held(case), held(case, table=table), family=family)
+    assert lines(report, "family", "config", "tensors") == [f"{name} {list(shape)} → {[*shape[:-1], shape[-1] + 1]}"]
+    config = b.edit(case.drafter_config, {"a_key_of_nobody": 7})
+    report = compared(held(case), held(case, config), family=family)
+    assert lines(report, "family", "config", "tensors") == ["a_key_of_nobody: not there → 7"]
+
+
+def test_family_inside_its_target_is_judged_with_the_target_of_each_version() -> None:
+    report = compared("deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-R1", family="mtp")
+    assert report.review
+    assert "fits its own target" in {d.subject for d in report.review.differences}
+    assert {s.contract for s in report.sides} == {"mtp-deepseek"}
 
 
 # --- what was not read --------------------------------------------------------------------------------------------
