@@ -1,7 +1,7 @@
 """Rung 2: does a drafter fit a target? Functions from two conformed views to findings.
 
 Each function is one question, and they stand in the order in which ``fits`` asks them. What rung 1 said of the
-drafter alone is not said again. Only questions about tokens read anything: the tokenizer files (``tokens.py``).
+drafter alone is not said again. Only questions about tokens read anything: the tokenizer files (``tokenizer``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from draftproof.conform import (
     Expected,
@@ -27,7 +27,10 @@ from draftproof.contracts import Contract, Convention, EngineRow, Fact, Meaning,
 from draftproof.dims import Absent, Bindings, ExprError, Known, Seen, Unknown, evaluate
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible
 from draftproof.library import Library
-from draftproof.tokens import Tokens, special_ids, tokenizers
+from draftproof.tokens import Tokens, at_hand, special_ids
+
+if TYPE_CHECKING:
+    from draftproof.tokenizer import Tokenizers
 
 
 @dataclass
@@ -53,11 +56,22 @@ class Couple:
         return self.drafter.contract
 
     @cached_property
+    def tokenizers(self) -> Tokenizers | None:
+        """Return both tokenizers, or None where there is nothing to read and compare."""
+        if not self.tokens.wanted:
+            return None
+        from draftproof.tokenizer import Tokenizers  # noqa: PLC0415 (most pairs have no such files)
+
+        return Tokenizers(self.tokens)
+
+    @cached_property
     def padded(self) -> str:
         """Return why the two vocabularies differ by padding only, or "" where they do not, or it is not known."""
         own, theirs = self._vocabularies
         known = isinstance(own, Known) and isinstance(theirs, Known) and own.value != theirs.value
-        return self.tokens.padding(own.value, theirs.value) if known else ""  # type: ignore[union-attr]
+        if not known or self.tokenizers is None:
+            return ""
+        return self.tokenizers.padding(own.value, theirs.value)  # type: ignore[union-attr]
 
     @cached_property
     def own_dims(self) -> Bindings:
@@ -152,13 +166,23 @@ def stated_sizes(c: Couple) -> Iterator[Finding]:
             if vocab and c.padded:
                 yield finding("PAIR421", name, note=c.padded, contract=dim.line, **parts)
             else:
-                note = c.tokens.size_note(said.value, is_.value) if vocab else ""
+                note = _size_note(c, said.value, is_.value) if vocab else ""
                 yield finding(dim.differs, name, note=note, contract=dim.line, **parts)
     for clash in c.dims.disagreements:
         ours = clash in c.drafter.dims.disagreements
         across = {"drafter", "target"} <= set(clash.dim.sources) and clash.first.witness[:6] != clash.second.witness[:6]
         if not ours and not across:
             yield disagreement(clash)
+
+
+def _size_note(c: Couple, said: int, is_: int) -> str:
+    """Return what is known of two sizes of a vocabulary that are no mere padding."""
+    if c.tokenizers is not None and (note := c.tokenizers.size_note(said, is_)):
+        return note
+    gap = abs(said - is_)
+    if gap <= 1024 and said % 64 == is_ % 64 == 0:
+        return f"they differ by {gap}: padding rows, if both tokenizers are the same"
+    return ""
 
 
 def fused_input(c: Couple) -> Iterator[Finding]:
@@ -449,7 +473,13 @@ def special_tokens(c: Couple) -> Iterator[Finding]:
 
 def tokenizer(c: Couple) -> Iterator[Finding]:
     """Compare the tokenizers where both are at hand: the text that ids stand for, not the files' bytes."""
-    return tokenizers(c.tokens)
+    if c.tokens.one:
+        yield holds("PAIR419", "tokenizer", "both sides are one folder")
+    yield from at_hand(c.tokens)
+    if c.tokenizers is not None:
+        from draftproof.tokenizer import compare  # noqa: PLC0415 (most pairs have no such files)
+
+        yield from compare(c.tokenizers)
 
 
 # --- rope, norms, dtypes ------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pytest
 
 import builder as b
 from builder import ABSENT
+from draftproof import tokenizer as tokenizer_module
 from draftproof import tokens
 from draftproof.findings import Report
 from draftproof.hub import Source
@@ -675,8 +676,8 @@ def test_arbitrary_bytes_never_raise() -> None:
 
 def test_identical_files_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    parse = tokens.parse_vocabulary
-    monkeypatch.setattr(tokens, "parse_vocabulary", lambda name, raw: seen.append(name) or parse(name, raw))
+    parse = tokenizer_module.parse_vocabulary
+    monkeypatch.setattr(tokenizer_module, "parse_vocabulary", lambda name, raw: seen.append(name) or parse(name, raw))
     pair({"tokenizer.json": GOOD}, {"tokenizer.json": GOOD})
     pair({"tokenizer.json": GOOD}, {"tokenizer.json": tokenizer(version="1")})
     assert len(seen) == 3
