@@ -42,6 +42,7 @@ BOUNDARY = {**TRAINED, "aux_convention": "boundary"}
 OUTPUT = {**TRAINED, "aux_convention": "output"}
 # The defaults for a target of 12 layers: EAGLE-3 as boundaries and as outputs, DFlash as outputs and as boundaries.
 EDGES, OUTS, TAPS, TAP_EDGES = [2, 6, 9], [1, 5, 8], [1, 3, 5, 7, 9], [2, 4, 6, 8, 10]
+RECYCLES = {"meanings.norm_output": "recycles-the-normed-state"}  # as vLLM, SGLang, speculators and Automodel mean it
 DEFAULT = {**BOUNDARY, "aux_layers": EDGES}  # most configs name no layers: trainers and engines have one default
 RANK, GRU, EMB = 10, 28, 20  # of a Markov head, of Domino's recurrence and its projection
 TAPS_OF_CONV, GROUP, SELECT = 3, 8, 14  # DFlash2: taps and channels per group of a convolution, rank of the selector
@@ -217,9 +218,10 @@ def good(
 
 
 def needed(config: Config) -> Mapping[str, Any]:
-    """Return what must be declared of an EAGLE-3 drafter: also its layers, if its config names none."""
+    """Return what must be declared of an EAGLE-3 drafter: also its layers and what a key means, where that is open."""
     key = "eagle_aux_hidden_state_layer_ids"
-    return BOUNDARY if key in config or key in config.get("eagle_config", {}) else DEFAULT
+    named = key in config or key in config.get("eagle_config", {})
+    return (BOUNDARY if named else DEFAULT) | (RECYCLES if config.get("norm_output") else {})
 
 
 # --- EAGLE-3 ------------------------------------------------------------------------------------------------------
@@ -266,8 +268,8 @@ EAGLE3: list[Good] = [
         facts=OUTPUT,
     ),
     good(
-        "eagle3: SpecForge 3.1",
-        b.dense_config(fc_norm=True, norm_output=True, eagle_config=ABSENT, max_window_layers=48, sliding_window=None),
+        "eagle3: SpecForge 3.1, less its norm_output",
+        b.dense_config(fc_norm=True, eagle_config=ABSENT, max_window_layers=48, sliding_window=None),
         b.dense(fc_norm=True),
     ),
     good(
