@@ -482,6 +482,8 @@ def pair_view(pair: Pair, library: Library) -> dict[str, Any]:
     case = examine_pair(pair, library)
     made = report(case, pair.id, pair=pair)
     out: dict[str, Any] = {"pair": pair.id, "drafter": pair.drafter, "target": pair.target}
+    pinned = {"drafter": pair.drafter_revision, "target": pair.target_revision}
+    out |= {f"{role} revision": revision for role, revision in pinned.items() if revision}
     for view in (case.drafter, case.target):
         if view is not None and view.contract is not None:
             dims = case.couple.dims if case.couple and view is case.drafter else view.dims

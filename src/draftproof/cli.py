@@ -73,7 +73,7 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
     "diff": (
         "what changed from one version of a drafter to another, and which verdicts change with it",
         (
-            ("old", _MODEL | {"metavar": "OLD", "help": "a local folder, ORG/NAME or ORG/NAME@COMMIT"}),
+            ("old", _MODEL | {"metavar": "OLD", "help": "a local folder, ORG/NAME[@COMMIT], or a recording's file"}),
             ("new", _MODEL | {"metavar": "NEW", "help": "the version to review"}),
             (
                 "--target",

@@ -7,6 +7,7 @@ not read on a side is said as such and is never counted as unchanged. Only maps 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -34,7 +35,7 @@ from draftproof.findings import (
     verdict_of,
     visible,
 )
-from draftproof.hub import Source
+from draftproof.hub import Source, read_recording
 from draftproof.library import Library
 from draftproof.pair import Couple, declared_facts, fits, same_model
 from draftproof.recognise import recognise
@@ -59,12 +60,12 @@ _NOT_JUDGED = ("values", "files")  # topics of which no rung here judges anythin
 def diff(
     old: Model | Source, new: Model | Source, library: Library, *, family: str = "", targets: Sequence[str] = ()
 ) -> Report:
-    """Compare two versions of a drafter, or of a target: folders, ids or recordings; raises nothing."""
+    """Compare two versions of a drafter, or of a target: folders, ids, or files of recordings; raises nothing."""
     subject = " → ".join(visible(_name(m)) for m in (old, new))
     found: list[Finding] = []
     views: list[View] = []
     for label, model in zip(SIDES, (old, new), strict=True):
-        opened = open_side(model, "drafter", library)
+        opened = _open(model, library)
         if isinstance(opened, Finding):
             found.append(replace(opened, subject=f"{label} {opened.subject}"))
         else:
@@ -93,6 +94,15 @@ def diff(
     made = _answer(subject, sections, _sides(views, []), _review(differences), read)
     typed = all(isinstance(m, (str, Path)) for m in (old, new))
     return replace(made, rerun=shlex.join(["draftproof", "diff", *words]) if typed else "")
+
+
+def _open(model: Model | Source, library: Library) -> Checkpoint | Finding:
+    """Open one version: what names a model, or the file of a recording, wherever it lies."""
+    path = Path(model) if isinstance(model, (str, Path)) and str(model).endswith(".json") else None
+    if path is not None and os.path.isfile(path):
+        source = read_recording(path)
+        return source if isinstance(source, Finding) else Checkpoint(source, "drafter")
+    return open_side(model, "drafter", library)
 
 
 def _answer(subject: str, sections: Iterable[Section], sides: Any, review: Review, read: Iterable[View]) -> Report:

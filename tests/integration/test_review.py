@@ -83,6 +83,14 @@ def test_new_version_fails_with_what_changed_and_is_accepted_by_an_update(
     assert held(tree) != before
 
 
+def test_new_commit_of_the_same_geometry_is_not_passed_over(tree: Path) -> None:
+    move(tree, b.dense_config(), b.dense())
+    code, out = snapshots(tree)
+    assert code == 1
+    assert f"drafter revision {OLD} → {NEW}" in out
+    assert "drafter: " not in out
+
+
 def test_version_with_a_failed_finding_is_not_accepted_by_an_update(tree: Path) -> None:
     move(tree, b.dense_config(max_position_embeddings=1024), b.dense())
     before = held(tree)

@@ -531,6 +531,21 @@ def test_model_that_is_not_at_hand_could_not_be_judged(tmp_path: Path) -> None:
     assert compared(old, "nowhere/model").exit_code == 4
 
 
+def test_file_of_a_recording_is_a_version_and_another_json_file_is_a_finding(tmp_path: Path) -> None:
+    folder = b.write(tmp_path / "old", b.dense_config(), b.dense())
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    made, _ = api.record(str(folder), f"org/drafter@{commit}", b.LIBRARY)
+    assert made
+    path = tmp_path / made["file"]
+    path.write_text(json.dumps(made["recording"]))
+    report = compared(str(folder), str(path))
+    assert lines(report, "family", "config", "tensors") == []
+    assert [(s.role, s.name, s.revision) for s in report.sides][1] == ("new", "org/drafter", commit)
+    report = compared(str(folder), str(folder / "config.json"))
+    assert ([f.code for f in report.findings], report.exit_code) == (["SRC115"], 4)
+    assert compared(str(folder), str(tmp_path / "none.json")).exit_code == 2
+
+
 def test_drafter_against_target_is_refused(tmp_path: Path, target: str) -> None:
     old = str(b.write(tmp_path / "old", b.dense_config(), b.dense()))
     for pair in ((old, target), (target, old)):
