@@ -76,6 +76,12 @@ class View:
         name = self.contract.sizes.get(part, "") if self.contract else ""
         return self.dims(name) if name else Unknown(f"the contract has no {part}", told=True)
 
+    @property
+    def vocabulary(self) -> Known | None:
+        """Return how many ids the config speaks of: its own vocabulary, or of a drafter that of its target."""
+        seen = self.size("vocab" if self.checkpoint.role == "target" else "target_vocab")
+        return seen if isinstance(seen, Known) else None
+
     def keys(self, part: str) -> tuple[str, ...]:
         """Return the config keys of a part that shapes nothing: special, eps, dtype, quantisation, verifier."""
         return tuple(self.contract.keys.get(part, ())) if self.contract else ()
@@ -133,6 +139,8 @@ def conform(
     check_dims(view)
     check_architecture(view)
     check_keys(view)
+    for key in view.keys("special"):
+        view.findings += outside(view, f"config.json: {key}", ids_of(view.lookup(key)))
     if tensors:
         check_tensors(view)
         if view.logical is None and view.unexplained and library is not None:
@@ -341,6 +349,21 @@ def _typed(config: Callable[[str], Seen], bad: set[str]) -> Lookup:
         return Unknown(f"{key} has the wrong type", told=True) if key in bad else config(key)
 
     return lookup
+
+
+def ids_of(seen: Seen) -> set[int]:
+    """Return the token ids that a config value names: one, or a list."""
+    value = seen.value if isinstance(seen, Known) else None
+    return {i for i in (value if isinstance(value, list) else [value]) if type(i) is int}
+
+
+def outside(view: View, subject: str, ids: set[int]) -> Iterator[Finding]:
+    """Hold special ids to the vocabulary of their own side; -1 is the old way to say none."""
+    size = view.vocabulary
+    out = sorted(i for i in ids - {-1} if size is not None and not 0 <= i < size.value)
+    if out and size is not None:
+        yield finding("CFG331", subject, expected=f"0 to {size.value - 1} ({size.witness})",
+                      observed=", ".join(map(str, out)), where=view.checkpoint.source.label)  # fmt: skip
 
 
 # --- rope and dtype ------------------------------------------------------------------------------------------------

@@ -301,7 +301,7 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("CFG330", "token-without-row", "fits", "error", "tokenizer has an id that has no row",
      "The embedding is read beyond its end: an engine fails, or reads another row, as soon as that token occurs.",
      "Use the tokenizer of this checkpoint, or resize its embedding."),
-    ("CFG331", "special-id-outside", "fits", "error", "special token id is outside the vocabulary",
+    ("CFG331", "special-id-outside", "conforms", "error", "special token id is outside the vocabulary",
      "An id without a row never ends or pads a text, and fails where it is embedded.",
      "Write the ids of this checkpoint's tokenizer."),
     ("CFG332", "special-id-unnamed", "fits", "warning", "special token is not one of the tokenizer's",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from draftproof.conform import View
+from draftproof.conform import View, ids_of
 from draftproof.dims import Known
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible
 from draftproof.hub import Source
@@ -28,7 +28,6 @@ from draftproof.tokens import (
     TEMPLATES,
     Bad,
     Tokens,
-    ids_of,
     is_ids,
     mask_ids,
     named,

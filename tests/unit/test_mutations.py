@@ -427,7 +427,7 @@ FAULTS: Mapping[str, Fault] = {
     "context one short": ({"max_position_embeddings": 4095}, {}, {}, {}, {"PAIR403"}, ["4095"]),
     "context longer": ({"max_position_embeddings": 8192}, {}, {}, {}, NOTHING, []),
     # special tokens
-    "eos outside the vocabulary": ({"eos_token_id": 512}, {}, {}, {}, {"PAIR410"}, ["0 to 511", "observed 512"]),
+    "eos outside the vocabulary": ({"eos_token_id": 512}, {}, {}, {}, {"CFG331"}, ["0 to 511", "observed 512"]),
     "another eos": ({"eos_token_id": 3}, {}, {}, {}, {"PAIR410 warning"}, ["[2] (target)", "[3]"]),
     "one of the target's eos": ({"eos_token_id": 2}, {}, {"eos_token_id": [2, 3]}, {}, NOTHING, []),
     "another pad": ({"pad_token_id": 5}, {}, {}, {}, {"PAIR410 info"}, ["[0] (target)", "[5]"]),

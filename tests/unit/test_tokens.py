@@ -14,8 +14,8 @@ import pytest
 
 import builder as b
 from builder import ABSENT
+from draftproof import api, tokens
 from draftproof import tokenizer as tokenizer_module
-from draftproof import tokens
 from draftproof.findings import Report
 from draftproof.hub import Source
 
@@ -386,7 +386,12 @@ IN_CONFIGS: Mapping[str, tuple[dict[str, Any], set[str], list[str]]] = {
         ["target config.json: eos_token_id", "0 to 511 (target config.json: vocab_size)", "observed 512"],
     ),
     "both ends outside": (
-        {"own": {"eos_token_id": 600}, "theirs": {"eos_token_id": 600}}, {"PAIR410", "CFG331"}, ["600"],
+        {"own": {"eos_token_id": 600}, "theirs": {"eos_token_id": 600}}, {"CFG331"},
+        ["drafter config.json: eos_token_id", "target config.json: eos_token_id", "600"],
+    ),
+    "below zero": ({"own": {"eos_token_id": -2}}, {"CFG331"}, ["observed -2"]),
+    "none, in the old way, on one side": (
+        {"own": {"pad_token_id": -1}, "theirs": {"pad_token_id": 0}}, {"PAIR410"}, ["0 to 511", "observed -1"],
     ),
     "the old way to say none": ({"own": {"pad_token_id": -1}, "theirs": {"pad_token_id": -1}}, set(), []),
     "an end that only the target's generation config has": (
@@ -759,3 +764,28 @@ def test_config_edited_to_the_size_of_the_target_is_told_from_the_tensors() -> N
     assert report.verdict == "fail"
     assert "576" in b.text(report)
     assert "640" in b.text(report)
+
+
+# --- one side alone -----------------------------------------------------------------------------------------------
+
+
+def test_special_ids_of_a_config_alone_are_held_to_its_vocabulary(tmp_path: Path) -> None:
+    path = tmp_path / "draft.json"
+    path.write_text(json.dumps(b.dense_config(bos_token_id=151643, eos_token_id=[2, 151645])))
+    report = api.check_config(path, b.LIBRARY)
+    assert [f.subject for f in report.findings if f.code == "CFG331"] == [
+        "drafter config.json: bos_token_id", "drafter config.json: eos_token_id",
+    ]  # fmt: skip
+    assert "0 to 511 (drafter config.json: vocab_size); 151645" in said(report, "CFG331")
+    path.write_text(json.dumps(b.dense_config()))
+    assert "CFG331" not in b.codes(api.check_config(path, b.LIBRARY))
+
+
+def test_special_id_inside_its_own_vocabulary_and_outside_the_target_s_is_of_the_pair() -> None:
+    report = sized(576, 512, {}, {}, eos_token_id=ABSENT)
+    assert "PAIR410" not in b.codes(report)
+    config = b.dense_config(vocab_size=576, eos_token_id=550, **FULL)
+    report = pair({}, {}, config, table=b.dense(draft=576, vocab=576, maps=False))
+    assert "config.json: eos_token_id" in said(report, "PAIR410", level="error")
+    assert "0 to 511; 550" in said(report, "PAIR410")
+    assert "CFG331" not in b.codes(report)
