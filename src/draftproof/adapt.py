@@ -30,7 +30,7 @@ from draftproof.strict import CONFIG_LIMIT
 NEAR = 5  # config keys by which a drafter may differ and still be called near
 FLOATS = ("BF16", "F16", "F32")  # dtypes in which a tensor can be made
 _NOT_MEANT = ("transformers_version", "_name_or_path")  # keys that change nothing
-_OF_BYTES = ("dtype", "torch_dtype", "quantization_config")  # keys that speak of stored bytes: those are the drafter's
+_OF_BYTES = ("dtype", "torch_dtype", "quantization_config", "compression_config")  # keys that speak of stored bytes: those are the drafter's
 _TRAINED = ("norm_before_residual", "hidden_act", "rms_norm_eps")  # keys that give the same weights another function
 _WHOLE = ("attention", "mlp")  # groups that compute one function: taken whole in a layer, or not at all
 _WORDS = ("head", "map", "mask", "embedding")  # roles whose rows are tokens
@@ -565,7 +565,7 @@ def _not_known(d: Draft) -> str:
             return f"only some config keys of {view.checkpoint.source.name} were published"
     if drafter.checkpoint.source.kind == "folder" and not drafter.table.read:
         return f"the drafter's tensor table was not read: {drafter.table.basis}"
-    if isinstance(scheme := drafter.lookup("quantization_config"), Known):
+    if isinstance(scheme := drafter.stated("quantisation"), Known):
         method = scheme.value.get("quant_method", "unnamed") if isinstance(scheme.value, Mapping) else "unnamed"
         return f"the drafter is quantised ({visible(method)}), and packed weights with their scales are not adapted"
     lacking = _lacking(goal)
