@@ -30,7 +30,8 @@ from draftproof.strict import CONFIG_LIMIT
 NEAR = 5  # config keys by which a drafter may differ and still be called near
 FLOATS = ("BF16", "F16", "F32")  # dtypes in which a tensor can be made
 _NOT_MEANT = ("transformers_version", "_name_or_path")  # keys that change nothing
-_OF_BYTES = ("dtype", "torch_dtype", "quantization_config", "compression_config")  # keys that speak of stored bytes: those are the drafter's
+# keys that speak of stored bytes: those are the drafter's
+_OF_BYTES = ("dtype", "torch_dtype", "quantization_config", "compression_config")
 _TRAINED = ("norm_before_residual", "hidden_act", "rms_norm_eps")  # keys that give the same weights another function
 _WHOLE = ("attention", "mlp")  # groups that compute one function: taken whole in a layer, or not at all
 _WORDS = ("head", "map", "mask", "embedding")  # roles whose rows are tokens
