@@ -18,7 +18,7 @@ from typing import Any
 from draftproof.api import Case, examine, open_side, recordings, report
 from draftproof.checkpoint import Checkpoint, listed, parse_config
 from draftproof.conform import View, conform, expectations, layout, rope_of, summary_text, value_of
-from draftproof.contracts import Contract, Dialect
+from draftproof.contracts import Contract, Dialect, Trainer, TrainerLayout
 from draftproof.dims import Absent, Known
 from draftproof.findings import Change, Finding, Plan, Report, Step, visible
 from draftproof.hub import Source, open_model, read_plain, recorded_repos
@@ -26,6 +26,20 @@ from draftproof.library import Library
 from draftproof.pair import Couple, aux_usable, declared_facts, engine_rows, fits, rope_text, same_model
 from draftproof.recognise import recognise
 from draftproof.strict import CONFIG_LIMIT
+from draftproof.trainers import (
+    Layers,
+    applies,
+    at,
+    capture_of,
+    converted,
+    first_ids,
+    layers_of,
+    moved,
+    not_trained,
+    put,
+    said,
+    trained_layers,
+)
 
 NEAR = 5  # config keys by which a drafter may differ and still be called near
 FLOATS = ("BF16", "F16", "F32")  # dtypes in which a tensor can be made
@@ -60,6 +74,12 @@ class Goal:
     vocabulary: Vocabulary = Vocabulary()
     like: View | None = None  # the drafter whose geometry is asked for
     kept: tuple[Change, ...] = ()  # keys that stay as the drafter was trained: the value asked for, the value kept
+    trainer: Trainer | None = None  # that is to start from it
+    layout: TrainerLayout | None = None  # the trainer's, if it trains this family
+    before: Mapping[str, Any] | None = None  # the drafter's config in the format of another family
+    layers: Layers | None = None  # which the trainer captures, and which it was trained on
+    lender: View | None = None  # the target, whose embedding may be lent
+    respelled: bool = False  # the ids of layers are written anew, for the trainer
 
 
 @dataclass(frozen=True)
@@ -71,29 +91,46 @@ class Draft:
     changes: tuple[Change, ...]
     steps: tuple[Step, ...]
     wrong: tuple[Finding, ...]
+    trainer: tuple[Finding, ...] = ()  # what the trainer will do with it
 
 
 # --- the answer ---------------------------------------------------------------------------------------------------
 
 
-def adapt(drafter: Any, to: Any, library: Library, *, like: Any = None, family: str = "", rerun: str = "") -> Report:
-    """Return whether and how a drafter can initialise one for another target; with like, in its geometry."""
-    case, plan, _ = plan_for(drafter, to, library, like=like, family=family)
-    return replace(report(case, subject_of(drafter, to, like), rerun), plan=plan)
+def adapt(
+    drafter: Any,
+    to: Any,
+    library: Library,
+    *,
+    like: Any = None,
+    family: str = "",
+    trainer: str = "",
+    rerun: str = "",
+) -> Report:
+    """Return whether and how a drafter can initialise one for another target: in like's geometry, for a trainer."""
+    case, plan, _ = plan_for(drafter, to, library, like=like, family=family, trainer=trainer)
+    return replace(report(case, subject_of(drafter, to, like, trainer), rerun), plan=plan)
 
 
-def subject_of(drafter: Any, to: Any, like: Any = None) -> str:
+def subject_of(drafter: Any, to: Any, like: Any = None, trainer: str = "") -> str:
     """Return the question in one line."""
     names = [visible(m.get("name", "in memory") if isinstance(m, Mapping) else m) for m in (drafter, to, like)]
-    return f"{names[0]} for {names[1]}" + (f", like {names[2]}" if like is not None else "")
+    more = f", like {names[2]}" if like is not None else ""
+    return f"{names[0]} for {names[1]}{more}" + (f", to start {visible(trainer)}" if trainer else "")
 
 
 def plan_for(
-    drafter: Any, to: Any, library: Library, *, like: Any = None, family: str = ""
+    drafter: Any, to: Any, library: Library, *, like: Any = None, family: str = "", trainer: str = ""
 ) -> tuple[Case, Plan, Goal | None]:
     """Return the case, the plan, and what the new checkpoint is to be, if that is known."""
     case = examine(drafter, to, library, family=family)
     couple = case.couple
+    one: Trainer | None = None
+    if trainer:
+        one, found = library.get("trainer", trainer)
+        case.contract += found
+        if one is None:
+            return case, Plan("unknown", f"unknown: {found[0].subject}: {found[0].observed}"), None
     other = None if like is None else _open_like(like, case)
     if couple is None or (like is not None and other is None):
         failed = couple is None and report(case, "").exit_code == 1  # as check says of the same two
@@ -102,11 +139,20 @@ def plan_for(
     if broken := broken_by(couple.drafter):
         return case, Plan("no", f"no: the source is broken: {broken}"), None
     goal = _goal(case, couple, other)
+    if one is not None:
+        goal = _for_trainer(couple, goal, one)
+        if goal.layout is None:
+            no = not_trained(one, goal.contract.id)
+            headline = f"no: {no.subject}: {no.message}: {no.observed}; {no.expected}"
+            return case, Plan("no", headline, trainer=one.id, trains=(no,)), None
     steps = tuple(_steps(couple, goal))
     wrong = tuple(_still_wrong(couple, goal, steps))
-    draft = Draft(couple, goal, tuple(_changes(couple.drafter, goal)), steps, wrong)
+    says = tuple(_trainer_says(couple, goal, steps))
+    draft = Draft(couple, goal, tuple(_changes(couple.drafter, goal)), steps, wrong, says)
     verdict = _verdict(draft)
-    return case, Plan(verdict, _headline(verdict, draft), draft.changes, steps, tuple(_says(case, draft))), goal
+    words = tuple(_says(case, draft))
+    headline = _headline(verdict, draft)
+    return case, Plan(verdict, headline, draft.changes, steps, words, trainer=trainer, trains=says), goal
 
 
 def _first_problem(case: Case) -> str:
@@ -165,17 +211,152 @@ def _goal(case: Case, couple: Couple, like: View | None) -> Goal:
 
     theirs, ours = base.drafter.config.place, drafter.config.place  # a key may stand in a nested table
     for key in _OF_BYTES if like is not None else ():
-        _put(config, theirs(key), _at(own, ours(key)))
+        put(config, theirs(key), at(own, ours(key)))
     goal = make()
     if like is not None and _taken(_steps(couple, goal), contract.roles.get("fusion", "")):
         for key in dict.fromkeys((*contract.aux_keys, *contract_of(drafter).aux_keys)):
-            was, asked, path = _at(own, ours(key)), _at(config, theirs(key)), theirs(key)
+            was, asked, path = at(own, ours(key)), at(config, theirs(key)), theirs(key)
             if was != asked:  # the rows of fc mean the layers that they were trained on
                 kept.append(Change(path, asked, was, "fc was trained on its own layers"))
-                _put(config, path, was)
+                put(config, path, was)
                 reasons |= {theirs(key): c.why for c in aux if c.key == ours(key)}
         goal = make()
     return goal
+
+
+# --- what a trainer asks for --------------------------------------------------------------------------------------
+
+
+def _for_trainer(couple: Couple, goal: Goal, trainer: Trainer) -> Goal:
+    """Return the goal in the format of a trainer: its family, names, architecture, and ids from which it captures."""
+    layout, conversion = trainer.layout(goal.contract.id)
+    if layout is None:
+        return replace(goal, trainer=trainer)
+    library, old, contract = couple.library, couple.drafter.checkpoint.config.data, goal.contract
+    if conversion is not None:
+        contract, _ = library.get("family", layout.family)
+    config = converted(goal.config, conversion)
+    reasons = {moved(key, conversion): why for key, why in goal.demands.items()}
+    before = None if conversion is None or goal.like is not None else converted(old, conversion, fill=False)
+
+    def view() -> View:
+        made = replace(goal.view.checkpoint.source, config=config)
+        return conform(contract, Checkpoint(made, "drafter"), tensors=False)
+
+    if conversion is not None:
+        reasons |= {key: f"the format of {trainer.title}" for key in _flat(config) if at(goal.config, key) is None}
+        for change in _verifier_demands(Couple(view(), couple.target, library, {})):
+            put(config, change.key, change.new)
+            reasons[change.key] = change.why
+    if config.get("architectures") not in [[a] for a in layout.architectures]:
+        config["architectures"] = [layout.architectures[0]]
+        reasons["architectures"] = f"{trainer.title} takes no other"
+    again = Couple(view(), couple.target, library, couple.facts)
+    place = again.drafter.config.place
+    _, ids = first_ids(config, map(place, contract.aux_keys))
+    trained = _trained(couple, goal, ids)
+    capture = capture_of(trainer, contract.id)
+    own = contract_of(couple.drafter).conventions
+    meant = {n: [i + c.offset for i in ids] for n, c in own.items() if ids} if trained[0] is None and ids else {}
+    layers = layers_of(trainer, again, config, trained, meant)
+    if conversion is not None and len(contract.conventions) == 1 < len(own):
+        layers = layers._replace(taken=next(iter(contract.conventions)))
+    respelled = False
+    key = next((k for k in (capture.keys if capture else ()) if k in contract.aux_keys), "")
+    wanted = layers.wanted if trained[0] is not None else ids if not layers.stated else None
+    if key and wanted and (layers.ids != wanted or (ids is not None and not layers.stated)):
+        respelled = ids != wanted
+        for other in contract.aux_keys:
+            put(config, place(other), None)
+        put(config, key, wanted)
+        why = f"{trainer.title} captures from them the inputs of layers {layers.trained}"
+        reasons[key] = why if trained[0] is not None else f"{trainer.title} reads no other key"
+        again = Couple(view(), couple.target, library, couple.facts)
+    made = again.drafter
+    return replace(
+        goal, contract=contract, config=config, view=made, demands=reasons, trainer=trainer, layout=layout,
+        before=before, respelled=respelled, layers=layers, lender=couple.target,
+    )  # fmt: skip
+
+
+def _trained(couple: Couple, goal: Goal, ids: list[int] | None) -> tuple[list[int] | None, str]:
+    """Return the boundaries that fc was trained on, or is to be trained on where it cannot be kept."""
+    own = contract_of(couple.drafter)
+    here = goal.view.config.place
+    if any(here(key) in goal.demands for key in goal.contract.aux_keys) and ids is not None:
+        convention = next(iter(goal.contract.conventions.values()))  # the ids are the default in it
+        return [i + convention.offset for i in ids], f"{convention.name} ids, as set for this target"
+    if goal.like is not None and not goal.kept and ids is not None:
+        return trained_layers(replace(couple, facts={}), goal.contract, ids)
+    return trained_layers(couple, own, ids)
+
+
+def _trainer_says(couple: Couple, goal: Goal, steps: Sequence[Step]) -> Iterator[Finding]:
+    """Yield what the trainer will do with the new drafter."""
+    if goal.trainer is None or goal.layout is None or goal.layers is None:
+        return
+    again = Couple(goal.view, couple.target, couple.library, couple.facts)
+    head = goal.contract.roles.get("head", "")
+    kept = any(s.tensor == head and s.action in ("copy", "rows") for s in steps)
+    yield from said(goal.trainer, goal.layout, again, goal.layers, kept)
+
+
+def _for_layout(couple: Couple, goal: Goal, steps: Sequence[Step]) -> Iterator[Step]:
+    """Yield the steps as a trainer's layout asks for them: what it needs is made, what it does not have is dropped."""
+    layout, trainer = goal.layout, goal.trainer
+    if layout is None or trainer is None:
+        yield from steps
+        return
+    needs, refuses = applies(layout.needs, goal.view.dims), applies(layout.refuses, goal.view.dims)
+    lacks = {rule.name for s in steps for rule, _ in goal.contract.rules_for(s.tensor) if rule.name in layout.lacks}
+    shapes = {n: shape for n, (_, shape) in layout_of(goal).items()}
+    done = {s.tensor: s for s in steps}
+    for name in needs:
+        if (step := _needed(couple, goal, name, done, shapes.get(name))) is not None:
+            done[name] = step
+    for name, step in done.items():
+        rule = next((r for r, _ in goal.contract.rules_for(name)), None)
+        if step.new_shape is not None and (name in refuses or (rule is not None and rule.name in lacks)):
+            why = "refuses to start with it" if name in refuses else "has no such tensor"
+            if step.old_shape is not None:
+                yield replace(step, action="drop", new_shape=None, why=f"{trainer.title} {why}")
+        else:
+            yield step
+
+
+def layout_of(goal: Goal) -> Mapping[str, Any]:
+    """Return every tensor that the new config gives a shape to, optional ones too."""
+    return layout(goal.contract, goal.view.dims, optional=True)
+
+
+def _needed(
+    couple: Couple, goal: Goal, name: str, done: Mapping[str, Step], shape: tuple[int, ...] | None
+) -> Step | None:
+    """Return the step of a tensor that a trainer needs and that would not be there: made from another, or untrained."""
+    assert goal.trainer is not None
+    step = done.get(name)
+    if shape is None or (step is not None and step.new_shape is not None):
+        return None
+    was = step.old_shape if step is not None else None
+    roles = {tensor: part for part, tensor in goal.contract.roles.items()}
+    part, group = roles.get(name, ""), next(r.group for r, _ in goal.contract.rules_for(name))
+    asked = f"{goal.trainer.title} refuses to start without it"
+    source = done.get(goal.contract.roles.get("map", ""))
+    full = goal.view.size("target_vocab") == goal.view.size("draft_vocab") or goal.vocabulary.whole
+    if part == "map" and full:
+        return Step(name, "make", was, shape, f"all zero: the whole vocabulary; {asked}", group)
+    if part == "mask" and (full or (source is not None and source.action in ("copy", "take"))):
+        return Step(name, "make", was, shape, f"{'all true' if full else 'from d2t'}; {asked}", group)
+    if part == "embedding" and shape[1:] == _target_width(couple):
+        return Step(name, "lend", was, shape, f"the target's; {asked}", group)
+    if part == "map":
+        return None  # it must come from the trainer, and a step says so already
+    return Step(name, "init", was, shape, f"the drafter has none, and {asked}", group)
+
+
+def _target_width(couple: Couple) -> tuple[int, ...]:
+    size = couple.target.size("hidden")
+    return (size.value,) if isinstance(size, Known) else ()
 
 
 # --- what must change in the config -------------------------------------------------------------------------------
@@ -246,7 +427,7 @@ def _verifier_demands(couple: Couple) -> Iterator[Change]:
             yield Change(key, own.config.at(key), name, "the target it is for now, though not trained on it")
             beside = f"{key.rpartition('.')[0]}.architectures".lstrip(".")
             theirs = target.config.at("architectures")
-            if "." in key and own.config.at(beside) and theirs:
+            if "." in key and theirs and (own.config.at(beside) or not isinstance(seen, Known)):
                 yield Change(beside, own.config.at(beside), theirs, "the target's")
 
 
@@ -266,34 +447,11 @@ def _ints(seen: Any) -> set[int]:
     return {i for i in (value if isinstance(value, list) else [value]) if type(i) is int}
 
 
-def _at(config: Mapping[str, Any], key: str) -> Any:
-    """Return the value at a dotted key; None where there is none."""
-    value: Any = config
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
-def _put(config: dict[str, Any], key: str, value: Any) -> None:
-    """Set a dotted key, or remove it for None; what is no table gives way to one."""
-    part, _, rest = key.partition(".")
-    if not rest and value is not None:
-        config[part] = deepcopy(value)
-    elif not rest:
-        config.pop(part, None)
-    elif isinstance(config.get(part), dict) or value is not None:
-        table = config[part] if isinstance(config.get(part), dict) else {}
-        _put(table, rest, value)
-        config[part] = table
-        if not table:
-            del config[part]
-
-
 def edited(config: Mapping[str, Any], changes: Iterable[Change]) -> dict[str, Any]:
     """Return a config with the changes made, keys in their old order."""
     new: dict[str, Any] = deepcopy(dict(config))
     for change in changes:
-        _put(new, change.key, change.new)
+        put(new, change.key, change.new)
     return new
 
 
@@ -309,7 +467,7 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _changes(drafter: View, goal: Goal) -> Iterator[Change]:
     """Yield the keys in which two configs differ, those of the target first; null and absent are the same."""
-    before, after = _flat(drafter.checkpoint.config.data), _flat(goal.config)
+    before, after = _flat(goal.before or drafter.checkpoint.config.data), _flat(goal.config)
     for key in dict.fromkeys((*(k for k in goal.demands if k in after), *after, *before)):
         a, b = before.get(key), after.get(key)
         if a != b and key not in _NOT_MEANT and not (b in ({}, None) and a in ({}, None)):
@@ -392,6 +550,7 @@ def _steps(couple: Couple, goal: Goal) -> list[Step]:
     for name, was in old.items():
         if name not in wanted:
             steps.append(Step(name, "drop", was, None, "not part of the new drafter", groups.get(name, "")))
+    steps = list(_for_layout(couple, goal, steps))
     spoken = {disk for name, disk in drafter.names.items() if not name.startswith("\0")}
     for disk, tensor in drafter.table.tensors.items():
         if disk not in spoken:
@@ -483,18 +642,28 @@ def _taken(steps: Iterable[Step], name: str) -> bool:
     return any(s.tensor == name and s.action == "copy" for s in steps)
 
 
-def serving(drafter: View, contract: Contract) -> Dialect:
-    """Return the dialect of the new names: the drafter's own, unless it is a trainer's."""
-    own = drafter.dialect.name if drafter.dialect else ""
-    plain = [d for d in contract.dialects if not d.flag]
+def serving(drafter: View, goal: Goal) -> Dialect:
+    """Return the dialect of the new names: the trainer's, else the drafter's own, if it can be served."""
+    own = goal.layout.dialect if goal.layout else drafter.dialect.name if drafter.dialect else ""
+    plain = [d for d in goal.contract.dialects if not d.flag]
     return next((d for d in plain if d.name == own), plain[0] if plain else Dialect("", {}))
 
 
 def _renamed(drafter: View, goal: Goal) -> str:
     """Return a name on disk that no serving checkpoint has, or ""."""
-    dialect = serving(drafter, goal.contract)
+    dialect = serving(drafter, goal)
     names = drafter.names.items() if drafter.table.read else ()
     return next((disk for name, disk in names if not name.startswith("\0") and dialect.encode(name) != disk), "")
+
+
+def lent(target: View) -> Any:
+    """Return the embedding of a target, as its table has it, or None."""
+    return target.role("embedding")
+
+
+def lent_name(target: View) -> str:
+    """Return the name on disk of a target's embedding, or ""."""
+    return target.names.get(target.contract.roles.get("embedding", "") if target.contract else "", "")
 
 
 def dtype_of(drafter: View, goal: Goal, step: Step) -> str:
@@ -502,6 +671,8 @@ def dtype_of(drafter: View, goal: Goal, step: Step) -> str:
     allowed = next(rule for rule, _ in goal.contract.rules_for(step.tensor)).dtype
     giver = goal.vocabulary.given if step.action == "take" else drafter
     old = giver.tensor(step.tensor) if giver is not None else None
+    if step.action == "lend" and goal.lender is not None:
+        old = lent(goal.lender)
     if old is not None and old.dtype in allowed:
         return old.dtype
     floats = [t.dtype for t in drafter.table.tensors.values() if t.dtype in FLOATS]
@@ -511,7 +682,7 @@ def dtype_of(drafter: View, goal: Goal, step: Step) -> str:
 
 def _still_wrong(couple: Couple, goal: Goal, steps: Sequence[Step]) -> list[Finding]:
     """Return the errors that rungs 1 and 2 would find in the new checkpoint, were it written as planned."""
-    encode = serving(couple.drafter, goal.contract).encode
+    encode = serving(couple.drafter, goal).encode
     tensors = {
         encode(s.tensor): (dtype_of(couple.drafter, goal, s), s.new_shape) for s in steps if s.new_shape is not None
     }
@@ -519,7 +690,8 @@ def _still_wrong(couple: Couple, goal: Goal, steps: Sequence[Step]) -> list[Find
     if not tensors or goal.view.checkpoint.source.provenance == "partial":
         return []
     view = conform(goal.contract, Checkpoint(made, "drafter"))
-    again = Couple(view, couple.target, couple.library, couple.facts)
+    facts = {k: v for k, v in couple.facts.items() if not (goal.respelled and k.startswith("aux_"))}
+    again = Couple(view, couple.target, couple.library, facts)
     return [f for f in dict.fromkeys((*view.findings, *fits(again))) if f.level == "error"]
 
 
@@ -530,6 +702,8 @@ def _verdict(d: Draft) -> str:
     """Judge the plan: no where no attention tensor can be taken, in part where a required one cannot."""
     if _not_known(d):
         return "unknown"
+    if _unfit(d):
+        return "no"
     if not any(s.action == "copy" and s.group == "attention" and len(s.new_shape or ()) > 1 for s in d.steps):
         return "no"
     lost = (
@@ -541,7 +715,17 @@ def _verdict(d: Draft) -> str:
     )
     if any(lost) or d.wrong:
         return "only in part"
-    return "after these changes" if d.changes or _renamed(d.couple.drafter, d.goal) else "as is"
+    return "after these changes" if d.changes or _renamed(d.couple.drafter, d.goal) or _made(d) else "as is"
+
+
+def _made(d: Draft) -> list[str]:
+    """Return the tensors that are added without being trained: made from others, or the target's own."""
+    return [s.tensor for s in d.steps if s.action in ("make", "lend")]
+
+
+def _unfit(d: Draft) -> Finding | None:
+    """Return by what the trainer cannot start from the new drafter, if it cannot."""
+    return next((f for f in d.trainer if f.level == "error"), None)
 
 
 def broken_by(drafter: View) -> str:
@@ -592,11 +776,13 @@ def _headline(verdict: str, d: Draft) -> str:
     parts, drafter = [verdict], d.couple.drafter
     if verdict == "after these changes":
         names = ["tensor names"] if _renamed(drafter, d.goal) else []
-        parts[0] += f" ({', '.join([*(c.key for c in d.changes), *names])})"
+        parts[0] += f" ({', '.join([*(c.key for c in d.changes), *names, *_made(d)])})"
     elif verdict == "only in part":
         differ = _resized(drafter, d.goal)
         parts[0] += f" ({', '.join(differ)})" if differ else ""
         parts.append(f"taken: {_group_line(d.steps)}")
+    elif verdict == "no" and (unfit := _unfit(d)) is not None:
+        parts[0] += f": {unfit.subject}: {unfit.message}: {unfit.observed}"
     elif verdict == "no":
         parts[0] += f" for attention: {_group_line(d.steps, only='attention')} can be taken"
         parts.append(f"what remains: {_group_line(d.steps, but='attention')}")
@@ -652,14 +838,15 @@ def _says(case: Case, d: Draft) -> Iterator[str]:
     for f in d.wrong[:8]:
         yield f"would still not hold: {f.code} {f.subject}: {f.message} (expected {f.expected}, observed {f.observed})"
     if name := _renamed(drafter, goal):
-        dialect = serving(drafter, goal.contract)
+        dialect = serving(drafter, goal)
         yield f"tensor names: {visible(name)} and others become the {dialect.name} names of a serving checkpoint"
     yield from _vocabulary_words(goal, steps)
-    place, changed = drafter.config.place, {c.key: c for c in d.changes}
+    yield from _trainer_words(d)
+    place, changed = goal.view.config.place, {c.key: c for c in d.changes}
     for row in engine_rows(couple):
         lead = f"without the change of {row.key}" if place(row.key) in changed else f"because of {row.key}"
         yield f"{lead}, {row.engine} {row.version} {row.does}: {row.see} ({row.basis}: {row.source})"
-    context = changed.get(place(_key(drafter, contract.sizes.get("context", ""))))
+    context = changed.get(place(_key(goal.view, goal.contract.sizes.get("context", ""))))
     if context and type(context.old) is int and type(context.new) is int and context.old < context.new:
         trained = couple.facts.get("trained_context")
         known = f"is {trained.value} tokens ({trained.source})" if trained else "is not declared"
@@ -682,6 +869,30 @@ def _says(case: Case, d: Draft) -> Iterator[str]:
         names = " and ".join(f"{v.checkpoint.role} ({v.table.basis})" for v in unread)
         until = "draftproof record PATH --as ORG/NAME@COMMIT"
         yield f"tensor tables not read: {names}; TEN rules are unknown until {until}"
+
+
+def _trainer_words(d: Draft) -> Iterator[str]:
+    """Say what the trainer will do with the new drafter: how it starts, which tensors it takes, and what it reads."""
+    trainer, layout = d.goal.trainer, d.goal.layout
+    if trainer is None or layout is None:
+        return
+    if d.goal.before is not None:
+        yield f"{trainer.title} reads another format: the config becomes one of {d.goal.contract.id}"
+    if _unfit(d) is None:
+        encode = serving(d.couple.drafter, d.goal).encode
+        new = [s for s in d.steps if s.new_shape is not None]
+        over = [s.tensor for s in new if s.tensor in layout.replaces]
+        taken = [encode(s.tensor) for s in new if s.action in ("copy", "rows", "take") and s.tensor not in over]
+        words = [f"takes {len(taken)} tensors: {listed(taken, 20)}"]
+        made = [encode(s.tensor) for s in new if s.action in ("make", "lend")]
+        words += [f"needs {listed(made)}, made for it"] if made else []
+        words += [f"loads the target's over {listed(over)}"] if over else []
+        yield f"{trainer.title} {'; '.join(words)}"
+    for f in d.trainer:
+        place = f"{f.subject}: " if f.code in ("PAIR453", "CFG337") else ""
+        text = f"{f.message}: {f.observed}" if f.code == "PAIR451" and f.level == "error" else f.message
+        text = f"{text}: {f.observed} against {f.expected}" if f.code == "CFG337" else text
+        yield f"{trainer.title} {trainer.version.split(' ')[0]}: {place}{text} ({f.note})"
 
 
 def _vocabulary_words(goal: Goal, steps: Sequence[Step]) -> Iterator[str]:

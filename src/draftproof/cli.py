@@ -25,6 +25,7 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
   draftproof check --release ./my-eagle3                 a folder that is to be published
   draftproof adapt AQ-MedAI/Kimi-K2-Instruct-eagle3 --to moonshotai/Kimi-K2.5
   draftproof adapt ./my-eagle3 --to ./target --write ./adapted
+  draftproof adapt ./my-eagle3 --to ./target --for specforge --write ./start
   draftproof diff ./drafter-v1 ./drafter-v2              what changed, and which verdicts change with it
   draftproof show eagle3                                 a contract, resolved
   draftproof list                                        what is known
@@ -36,7 +37,10 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
 
 _MODEL = {"metavar": "MODEL"}
 _FAMILY = ("--family", {"metavar": "ID", "help": "the family, where it cannot be told"})
-_KINDS = ("families", "targets", "schemes", "pairs", "acceptances", "engines", "releases", "recordings", "rules")
+_KINDS = (
+    *("families", "targets", "schemes", "pairs", "acceptances", "engines", "trainers", "releases", "recordings"),
+    "rules",
+)
 _Argument = tuple[str, dict[str, Any]]
 _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
     "check": (
@@ -58,6 +62,14 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
             ("drafter", {"metavar": "DRAFTER", "help": "a local folder, ORG/NAME or ORG/NAME@COMMIT"}),
             ("--to", {"metavar": "TARGET", "required": True, "help": "the target it shall draft for"}),
             ("--like", {"metavar": "OTHER_DRAFTER", "help": "plan for the geometry of this drafter, or of its config"}),
+            (
+                "--for",
+                {
+                    "dest": "trainer",
+                    "metavar": "TRAINER",
+                    "help": "say what this trainer will do with it, and write its form",
+                },
+            ),
             ("--write", {"metavar": "DIR", "help": "write the new checkpoint; DRAFTER must be a local folder"}),
             (
                 "--force",
@@ -89,7 +101,7 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
     ),
     "show": (
         "print a contract, resolved, or a recording",
-        (("id", {"metavar": "ID", "help": "of a family, target, pair or engine, or ORG/NAME of a model"}),),
+        (("id", {"metavar": "ID", "help": "of a family, target, pair, engine or trainer, or ORG/NAME of a model"}),),
     ),
     "list": (
         "print the ids of what is known",
@@ -237,7 +249,9 @@ def _adapt(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str,
     for flag in ("force", "anyway"):
         if getattr(args, flag) and not args.write:
             top.error(f"--{flag} goes with --write DIR")
-    more = {"like": args.like, "family": args.family or ""}
+    if args.trainer == "":
+        top.error("the trainer is an empty text: was a variable not set?")
+    more = {"like": args.like, "family": args.family or "", "trainer": args.trainer or ""}
     if args.write:
         more |= {"force": args.force, "anyway": args.anyway}
         return _report(rewrite.write(args.drafter, args.to, library, Path(args.write), **more), args)

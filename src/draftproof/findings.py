@@ -133,7 +133,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Step:
-    """Say what becomes of one tensor: copy, rows of it, take it from the drafter it is to be like, init or drop."""
+    """Say what becomes of one tensor: copy, rows of it, take it from the drafter it is to be like, init or drop.
+
+    For a trainer it may also be made from another, as t2d from d2t, or be lent by the target, as its embedding.
+    """
 
     tensor: str
     action: str
@@ -153,6 +156,8 @@ class Plan:
     steps: tuple[Step, ...] = ()
     says: tuple[str, ...] = ()  # facts and warnings a person must read, in order
     written: str = ""
+    trainer: str = ""  # id of the trainer that is to start from it
+    trains: tuple[Finding, ...] = ()  # what that trainer will do with it
 
     @property
     def exit_code(self) -> int:
@@ -254,6 +259,7 @@ class Report:
                 _make(Plan, plan),
                 changes=tuple(_make(Change, c) for c in plan["changes"]),
                 steps=tuple(_make(Step, s) for s in plan["steps"]),
+                trains=tuple(_make(Finding, f) for f in plan.get("trains", ())),
             ),
             review=review
             and replace(_make(Review, review), differences=tuple(_make(Difference, d) for d in review["differences"])),

@@ -36,7 +36,7 @@ Where = tuple[str | int, ...]  # the path of a value inside a file
 class Spec(NamedTuple):
     """Declare one value of the language: what may stand there, and what it means."""
 
-    kind: str  # str, int, number, bool, expr, range, list, map, table
+    kind: str  # str, int, number, bool, expr, range, list, map, table; value: any that JSON has
     doc: str = ""
     required: bool = False
     of: Spec | None = None  # items of a list, values of a map
@@ -223,6 +223,51 @@ _LAYOUT = _table(
     tensors=_map(_STORED, "what stands behind the module's name -> what is stored there", required=True),
     checks=_list(EXPR, "must hold of the sizes"),
 )
+_ROW: Mapping[str, Spec] = dict(  # noqa: C408
+    id_=_s(required=True, pattern=ID),
+    key=_s("the drafter's config key it is about", required=True),
+    when=Spec("expr", "over the dims of the pair", required=True),
+    outcome=_s(required=True, choices=("refuses", "degrades", "changes")),
+    see=_s("what the user will see", required=True),
+    basis=_s(required=True, choices=("run", "read")),
+    source=_s(SOURCED, required=True),
+)
+_SEEN: Mapping[str, Spec] = {key: _ROW[key] for key in ("see", "basis", "source")}
+_JSON = Spec("value", "any value")
+_CONVERT = _table(
+    "how the config of another family becomes one of this",
+    family=_s("id of the other family", required=True, pattern=ID),
+    lift=_s("the table whose keys come to the top level"),
+    nest=_s("the table into which the keys go"),
+    top=_list(_s("a key that stays at the top level, where keys go into a table")),
+    move=_map(_s(), "old key -> new key"),
+    remove=_list(_s("a key that goes")),
+    lacking=_map(_JSON, "key -> what it becomes where it is not stated"),
+)
+_TRAINED = _table(
+    family=_s("id of the family that it trains", required=True, pattern=ID),
+    dialect=_s("the family's dialect that it writes, and reads", required=True),
+    architectures=_list(_s(), "those it takes; the first is written", required=True, least=1),
+    writes=_list(_s("an optional tensor that it writes")),
+    needs=_map(EXPR, "tensor -> when it refuses to start without it, though the family may call it optional"),
+    refuses=_map(EXPR, "tensor -> when it refuses to start with it"),
+    replaces=_list(_s("a tensor that it loads from the target over the drafter's")),
+    lacks=_list(_s("a tensor that its model does not have, and so passes over")),
+    converts=_list(_CONVERT),
+    targets=_list(_s("an architecture of the targets that it takes; without any, all")),
+    same=_list(_s("a config key that it takes from the target, whose value shapes tensors")),
+    over=_list(_s("a config key that it takes from the target over the drafter's, and that shapes nothing")),
+    **_SEEN,
+)
+_FILE = _table(
+    name=_s("of the file", required=True),
+    form=_s("torch: as torch.save writes it; npy: as numpy.save does", required=True, choices=("torch", "npy")),
+    holds=_map(
+        _s(choices=("offsets", "mask", "ids", "vocabulary")),
+        'entry -> what it is: offsets (d2t), mask (t2d), target ids, the vocabulary\'s size; "" -> the whole file',
+        required=True,
+    ),
+)
 _SIDE = _table(
     "one of the two",
     True,
@@ -348,17 +393,76 @@ KINDS: Mapping[str, Spec] = {
         "what an engine does",
         title=_s(required=True),
         version=_s("the version that was read", required=True),
-        rows=_list(
+        rows=_list(_table(**_ROW), required=True),
+    ),
+    "trainer": _table(
+        "what a trainer does with a drafter that it is to start from",
+        title=_s(required=True),
+        version=_s("the version that was read", required=True),
+        source=_s(SOURCED, required=True),
+        start=_table(
+            "how it starts from a drafter",
+            True,
+            setting=_s("the setting of a run that names the drafter's folder"),
+            takes=_s(
+                "a folder as adapt writes it, its own training checkpoints only, or nothing",
+                required=True,
+                choices=("folder", "own", "nothing"),
+            ),
+            **_SEEN,
+        ),
+        layouts=_list(_TRAINED, "what it trains", required=True, least=1),
+        map=_table(
+            "what becomes of d2t",
+            True,
+            otherwise=_s(
+                "the fate of the drafter's own where no file is given",
+                required=True,
+                choices=("kept", "rebuilt", "refused"),
+            ),
+            setting=_s("the setting that names the file; {name} stands for the file's path"),
+            files=_list(_FILE),
+            **_SEEN,
+        ),
+        captures=_list(
             _table(
-                id_=_s(required=True, pattern=ID),
-                key=_s("the drafter's config key it is about", required=True),
-                when=Spec("expr", "over the dims of the pair", required=True),
-                outcome=_s(required=True, choices=("refuses", "degrades", "changes")),
-                see=_s("what the user will see", required=True),
-                basis=_s(required=True, choices=("run", "read")),
-                source=_s(SOURCED, required=True),
+                "which layers of the target it captures; the first that speaks of the family counts",
+                families=_list(_s("id of a family", pattern=ID), "without any, all"),
+                setting=_s("the setting of a run that names them, over what the config says"),
+                keys=_list(_s("a config key of the drafter that it reads them from")),
+                default=_list(EXPR, "the ids where none are named"),
+                rules=_list(
+                    _table(
+                        architectures=_list(_s("of the target"), "without any, all"),
+                        when=Spec("expr", "over the dims of the pair, and first and last, of the ids"),
+                        offset=Spec(
+                            "int", "added to an id, it gives the boundary: b is the input of layer b", required=True
+                        ),
+                        **_SEEN,
+                    ),
+                    "the first that applies counts",
+                    required=True,
+                    least=1,
+                ),
             ),
             required=True,
+            least=1,
+        ),
+        names=_list(
+            _table(
+                part=_s(required=True, choices=("embedding", "head", "norm")),
+                setting=_s("the setting that names the target's tensor", required=True),
+                default=_s("what it is otherwise", required=True),
+                basis=_ROW["basis"],
+                source=_ROW["source"],
+            )
+        ),
+        rows=_list(
+            _table(
+                **{**_ROW, "when": Spec("expr", "over the dims of the pair")},
+                value=Spec("value", "the row applies where the config states this at the key"),
+                families=_list(_s("id of a family", pattern=ID), "without any, all"),
+            )
         ),
     ),
     "release": _table(
@@ -397,6 +501,7 @@ FOLDERS = {
     "acceptance": "acceptances",
     "model": "models",
     "engine": "engines",
+    "trainer": "trainers",
     "release": "releases",
 }
 
@@ -468,6 +573,8 @@ def read_value(spec: Spec, value: Any, path: Where, out: Problems) -> Any:
     """Return a value parsed as its spec says; what is wrong is added, and None stands in its place."""
     if spec.one_or_many and not isinstance(value, list):
         value = [value]
+    if spec.kind == "value":
+        return _json_value(value, path, out)
     types, name = _WANTED.get(spec.kind, ((str,), _TYPES[str]))
     if type(value) not in types:
         out.add(
@@ -516,6 +623,18 @@ def read_value(spec: Spec, value: Any, path: Where, out: Problems) -> Any:
                 if sub.required and key not in value:
                     out.add("CON105", (*path, key), "nothing", expected=f"{key}: {sub.doc or sub.kind}")
             return {k: read_value(spec.fields[k], v, (*path, k), out) for k, v in value.items() if k in spec.fields}
+    return value
+
+
+def _json_value(value: Any, path: Where, out: Problems) -> Any:
+    """Return a value that JSON has too; TOML's dates and times, and numbers that are none, are no such values."""
+    if isinstance(value, dict):
+        return {k: _json_value(v, (*path, k), out) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_json_value(v, (*path, n), out) for n, v in enumerate(value)]
+    if type(value) not in (str, int, float, bool) or value != value or value in (float("inf"), float("-inf")):
+        out.add("CON104", path, f"{visible(value, 80)} ({type(value).__name__})", expected="a value that JSON has")
+        return None
     return value
 
 

@@ -19,8 +19,11 @@ from draftproof.contracts import (
     RESERVED,
     Acceptance,
     AnyContract,
+    Capture,
+    CaptureRule,
     Contract,
     Convention,
+    Conversion,
     Dialect,
     Engine,
     EngineRow,
@@ -29,6 +32,8 @@ from draftproof.contracts import (
     Layout,
     Leftover,
     Loop,
+    MapFile,
+    MapRule,
     Meaning,
     Model,
     Pair,
@@ -36,8 +41,13 @@ from draftproof.contracts import (
     Scheme,
     Secret,
     Shared,
+    Start,
     Stored,
+    TargetName,
     TensorRule,
+    Trainer,
+    TrainerLayout,
+    TrainerRow,
 )
 from draftproof.dims import ELEMENT_NAMES, PREDICATES, Dim, Expr, ExprError, find_cycle, parse
 from draftproof.findings import Finding, finding, nearest, visible
@@ -241,13 +251,15 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
         _check_accepted(data, out)
     elif kind == "engine":
         _check_engine(data, out, library)
+    elif kind == "trainer":
+        _check_trainer(data, out, library)
     else:
         _check_model(data, out, library, path.stem)
     if out.found:
         return None, out.all()
     builders: Mapping[str, Callable[..., AnyContract]] = {
         "scheme": _scheme, "pair": _pair, "acceptance": _shared, "model": _model, "engine": _engine,
-        "release": _release,
+        "release": _release, "trainer": _trainer,
     }  # fmt: skip
     build: Callable[..., AnyContract] = builders.get(kind, _contract)
     return build(kind, path.stem, data, out), ()
@@ -594,19 +606,100 @@ def _check_model(data: Mapping[str, Any], out: Problems, library: Library, stem:
 
 
 def _check_engine(data: Mapping[str, Any], out: Problems, library: Library) -> None:
+    _check_ids(data, out)
+    for n, row in enumerate(data.get("rows") or ()):
+        _check_when((row or {}).get("when"), ("rows", n, "when"), out, library)
+
+
+def _check_ids(data: Mapping[str, Any], out: Problems) -> None:
     ids: dict[str, int] = {}
     for n, row in enumerate(data.get("rows") or ()):
-        id, when = (row or {}).get("id"), (row or {}).get("when")
+        id = (row or {}).get("id")
         if id is not None and ids.setdefault(id, n) != n:
             out.add("CON104", ("rows", n, "id"), f"{id}, as rows[{ids[id]}]", expected="an id of its own")
-        if when is not None:
-            lacking, seen = library.lacking(when.names)
-            for name in sorted(lacking):
-                near = f"{name}{nearest(name, seen)} in {when}"
-                out.add("CON107", ("rows", n, "when"), near, expected=f"a dim of a family: {', '.join(sorted(seen))}")
-            if _says(when.tree, frozenset(), frozenset()) is False:
-                expected = "an expression that says yes or no"
-                out.add("CON106", ("rows", n, "when"), when, message="says a number, not yes or no", expected=expected)
+
+
+def _check_when(
+    when: Expr | None, path: Where, out: Problems, library: Library, truth: bool = True, more: Iterable[str] = ()
+) -> None:
+    """Check an expression over the dims of whichever family it will meet."""
+    if when is None:
+        return
+    lacking, seen = library.lacking(set(when.names) - set(more))
+    for name in sorted(lacking):
+        near = f"{name}{nearest(name, seen)} in {when}"
+        out.add("CON107", path, near, expected=f"a dim of a family: {', '.join(sorted(seen))}")
+    says = _says(when.tree, frozenset(), frozenset(more))
+    if says is not None and says is not truth:
+        words = ("a number", "yes or no")
+        message = f"says {words[says]}, not {words[truth]}"
+        out.add("CON106", path, when, message=message, expected=f"an expression that says {words[truth]}")
+
+
+IDS = ("first", "last")  # of a list of layer ids, in the rules of a trainer's capture
+
+
+def _check_trainer(data: Mapping[str, Any], out: Problems, library: Library) -> None:
+    _check_ids(data, out)
+    seen: dict[str, int] = {}
+    for n, layout in enumerate(data.get("layouts") or ()):
+        if layout:
+            _check_trained(layout, n, seen, out, library)
+    start = data.get("start") or {}
+    if start.get("takes") == "folder" and not start.get("setting"):
+        out.add("CON105", ("start", "setting"), "nothing", expected="the setting that names the folder")
+    for n, file in enumerate((data.get("map") or {}).get("files") or ()):
+        holds = (file or {}).get("holds") or {}
+        if ("" in holds and len(holds) > 1) or ((file or {}).get("form") == "npy" and list(holds) != [""]):
+            expected = 'one entry, "", for the whole file'
+            out.add("CON104", ("map", "files", n, "holds"), ", ".join(holds), expected=expected)
+    for n, capture in enumerate(data.get("captures") or ()):
+        path: Where = ("captures", n)
+        _check_families((capture or {}).get("families"), (*path, "families"), out, library)
+        for m, expr in enumerate((capture or {}).get("default") or ()):
+            _check_when(expr, (*path, "default", m), out, library, truth=False)
+        for m, rule in enumerate((capture or {}).get("rules") or ()):
+            _check_when((rule or {}).get("when"), (*path, "rules", m, "when"), out, library, more=IDS)
+    for n, row in enumerate(data.get("rows") or ()):
+        _check_when((row or {}).get("when"), ("rows", n, "when"), out, library)
+        _check_families((row or {}).get("families"), ("rows", n, "families"), out, library)
+        if row is not None and "when" not in row and "value" not in row:
+            out.add("CON105", ("rows", n), "neither when nor value", expected="one of them")
+
+
+def _check_families(ids: Iterable[str | None] | None, path: Where, out: Problems, library: Library) -> None:
+    known = list(library.files("family"))
+    for n, id in enumerate(ids or ()):
+        if id is not None and id not in known:
+            out.add("CON113", (*path, n), near=(id, known), expected=f"one of {', '.join(known)}")
+
+
+def _check_trained(layout: Mapping[str, Any], n: int, seen: dict[str, int], out: Problems, library: Library) -> None:
+    """Check that what a layout names is there in its family."""
+    path: Where = ("layouts", n)
+    id = layout.get("family")
+    converts = [(row or {}).get("family") for row in layout.get("converts") or ()]
+    for row, one in ((("family",), id), *(((("converts", m, "family")), c) for m, c in enumerate(converts))):
+        if one is None:
+            continue
+        _check_families([one], (*path, *row), out, library)
+        if seen.setdefault(one, n) != n or (one in converts and one == id):
+            out.add("CON104", (*path, *row), f"{one} twice", expected="each family once")
+    family, _ = library.get("family", id) if id in library.files("family") else (None, ())
+    if family is None:
+        return  # its own file says why
+    known = [d.name for d in family.dialects]
+    if (name := layout.get("dialect")) is not None and name not in known:
+        out.add("CON107", (*path, "dialect"), near=(name, known), expected=f"one of {', '.join(known)}")
+    for key in ("writes", "needs", "refuses", "replaces", "lacks"):
+        for m, tensor in enumerate(layout.get(key) or ()):
+            where = (*path, key, tensor if isinstance(layout[key], Mapping) else m)
+            if tensor is not None and tensor not in family.tensors:
+                out.add("CON107", where, near=(tensor, list(family.tensors)), expected=f"a tensor of {id}")
+    for key in ("needs", "refuses"):
+        for tensor, expr in (layout.get(key) or {}).items():
+            for name in sorted((expr.names if expr else set()) - set(family.dims) - {"true", "false"}):
+                out.add("CON107", (*path, key, tensor), near=(name, list(family.dims)), expected=f"a dim of {id}")
 
 
 # --- building: only from what has no error ------------------------------------------------------------------------
@@ -778,3 +871,24 @@ def _release(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Rele
     rows = {"leftovers": Leftover, "secrets": Secret}
     made = {key: tuple(made(**row) for row in data[key]) for key, made in rows.items() if key in data}
     return Release(id, **{**data, **made})
+
+
+def _trainer(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Trainer:
+    layouts = [
+        TrainerLayout(**{**row, "converts": tuple(Conversion(**c) for c in row.get("converts", ()))})
+        for row in data["layouts"]
+    ]  # fmt: skip
+    rule = data["map"]
+    captures = [Capture(**{**c, "rules": tuple(CaptureRule(**r) for r in c["rules"])}) for c in data["captures"]]
+    return Trainer(
+        id,
+        title=data["title"],
+        version=data["version"],
+        source=data["source"],
+        start=Start(**data["start"]),
+        layouts=tuple(layouts),
+        map=MapRule(**{**rule, "files": tuple(MapFile(**f) for f in rule.get("files", ()))}),
+        captures=tuple(captures),
+        names=tuple(TargetName(**row) for row in data.get("names", ())),
+        rows=tuple(TrainerRow(**row, line=out.line(("rows", n))) for n, row in enumerate(data.get("rows", ()))),
+    )

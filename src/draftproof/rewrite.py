@@ -17,13 +17,26 @@ from math import prod
 from pathlib import Path
 from typing import IO, Any
 
-from draftproof.adapt import FLOATS, Goal, contract_of, dtype_of, lacks_map, plan_for, serving, subject_of
+from draftproof.adapt import (
+    FLOATS,
+    Goal,
+    contract_of,
+    dtype_of,
+    lacks_map,
+    lent,
+    lent_name,
+    plan_for,
+    serving,
+    subject_of,
+)  # fmt: skip
 from draftproof.api import Case, report
 from draftproof.checkpoint import listed
 from draftproof.conform import View
+from draftproof.dims import Known
 from draftproof.findings import Finding, Plan, Report, Step, finding, unknown, visible
 from draftproof.hub import unreadable
 from draftproof.library import Library
+from draftproof.torchzip import write_torch_zip
 
 CHUNK = 16 << 20  # bytes moved at a time
 MARK = "draftproof.files"  # key of the metadata in which adapt names the files that it wrote
@@ -54,6 +67,7 @@ def write(
     *,
     like: Any = None,
     family: str = "",
+    trainer: str = "",
     force: bool = False,
     anyway: bool = False,
 ) -> Report:
@@ -61,7 +75,7 @@ def write(
 
     With force a checkpoint in its place is replaced; with anyway it is written although the plan says no.
     """
-    case, plan, goal = plan_for(drafter, to, library, like=like, family=family)
+    case, plan, goal = plan_for(drafter, to, library, like=like, family=family, trainer=trainer)
     says: list[str] = []
     problem = _refused_place(out, _folders(drafter, to, like), force) or _refused_plan(case, plan, goal, anyway)
     if problem is None:
@@ -85,7 +99,7 @@ def write(
         lead = f"nothing was written: {problem.subject}: {problem.message}{why}; the plan is: {plan.headline}"
         verdict = "no" if problem.code == "SRC123" else "unknown"
         plan = replace(plan, verdict=verdict, headline=lead, says=(*says, *plan.says))
-    return replace(report(case, subject_of(drafter, to, like)), plan=plan)
+    return replace(report(case, subject_of(drafter, to, like, trainer)), plan=plan)
 
 
 def _why(error: Exception) -> str:
@@ -189,6 +203,8 @@ def _refused_plan(case: Case, plan: Plan, goal: Goal | None, anyway: bool) -> Fi
         help = "give --like a local checkpoint that has the d2t of the new draft vocabulary"
         name = goal.contract.roles["map"]
         return _failed(name, f"{name} must come from the trainer", "one that is at hand", seen, help)
+    if (found := _no_lender(goal, plan.steps)) is not None:
+        return found
     try:
         return _bad_map(drafter, goal, plan.steps)
     except _Unread as error:
@@ -197,6 +213,23 @@ def _refused_plan(case: Case, plan: Plan, goal: Goal | None, anyway: bool) -> Fi
 
 def _untrained(steps: Sequence[Step]) -> str:
     return listed([s.tensor for s in steps if s.action == "init"], 8) or "none"
+
+
+def _no_lender(goal: Goal, steps: Sequence[Step]) -> Finding | None:
+    """Refuse where the target is to lend a tensor, and its bytes are not at hand in the shape that is needed."""
+    for step in (s for s in steps if s.action == "lend"):
+        target = goal.lender
+        assert target is not None
+        tensor, source = lent(target), target.checkpoint.source
+        file = target.table.files.get(lent_name(target), "")
+        if tensor is None or source.folder is None or not file.endswith(".safetensors"):
+            help = "give the target's own folder, with its weights, as --to"
+            return _failed(step.tensor, "it comes from the target, which is not at hand", "a local safetensors "
+                           "checkpoint of the target", source.label, help)  # fmt: skip
+        if tensor.shape != step.new_shape or tensor.dtype not in FLOATS:
+            seen = f"{tensor.dtype} {list(tensor.shape)}"
+            return _failed(step.tensor, "the target's does not fit", f"{list(step.new_shape or ())} of floats", seen)
+    return None
 
 
 def _bad_map(drafter: View, goal: Goal, steps: Sequence[Step]) -> Finding | None:
@@ -258,9 +291,10 @@ def _write(drafter: View, goal: Goal, steps: Sequence[Step], out: Path) -> list[
             raise OSError(28, f"the disk has {free} bytes, and {need} are needed")
         made = Path(tempfile.mkdtemp(prefix=_temporary(out), dir=out.parent))
         files, left = _copy_files(drafter, goal, made)
+        files += _map_files(drafter, goal, steps, made)
         (made / "config.json").write_bytes(config)
         with open(made / "model.safetensors", "xb") as stream:
-            _write_tensors(drafter, goal, rows, stream, [*files, "config.json", "model.safetensors"])
+            _write_tensors(drafter, goal, steps, rows, stream, [*files, "config.json", "model.safetensors"])
             stream.flush()
             os.fsync(stream.fileno())
         if _stamps(drafter) != stamps:
@@ -398,6 +432,50 @@ def _copy_file(path: Path, to: Path, where: str) -> None:
         shutil.copyfileobj(stream, copy, CHUNK)
 
 
+# --- the draft vocabulary, in the form of a trainer ---------------------------------------------------------------
+
+
+def _map_files(drafter: View, goal: Goal, steps: Sequence[Step], made: Path) -> list[str]:
+    """Write the files by which a trainer takes a reduced vocabulary; returns their names."""
+    import numpy as np  # noqa: PLC0415
+
+    full, ids = goal.view.size("target_vocab"), _new_ids(drafter, goal, steps)
+    if goal.trainer is None or ids is None or not isinstance(full, Known) or len(ids) >= full.value:
+        return []
+    mask = np.zeros(full.value, dtype=np.bool_)
+    mask[ids] = True
+    ids = ids.astype("<i8")
+    parts = {"offsets": ids - np.arange(len(ids)), "mask": mask, "ids": ids, "vocabulary": full.value}
+    for file in goal.trainer.map.files:
+        values = {key: parts[what] for key, what in file.holds.items()}
+        if file.form == "npy":
+            np.save(made / file.name, values[""], allow_pickle=False)
+        else:
+            stored = {key: _torch_value(value) for key, value in values.items()}
+            write_torch_zip(made / file.name, stored.get("", stored))
+    return [file.name for file in goal.trainer.map.files]
+
+
+def _torch_value(value: Any) -> Any:
+    """Return an integer as it is, and an array as dtype, shape and bytes."""
+    if isinstance(value, int):
+        return value
+    return ("BOOL" if value.dtype == bool else "I64", value.shape, value.tobytes())
+
+
+def _new_ids(drafter: View, goal: Goal, steps: Sequence[Step]) -> Any:
+    """Return the target id of each id of the new draft vocabulary; None where there is no map."""
+    import numpy as np  # noqa: PLC0415
+
+    action = next((s.action for s in steps if s.tensor == goal.contract.roles.get("map", "")), "")
+    if action == "take" and goal.vocabulary.given is not None:
+        return _target_ids(goal.vocabulary.given)
+    size = goal.view.size("draft_vocab")
+    if action == "make" and isinstance(size, Known):
+        return np.arange(size.value)
+    return _target_ids(drafter) if action == "copy" else None
+
+
 # --- tensors ------------------------------------------------------------------------------------------------------
 
 _ITEM = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2, "BOOL": 1, "U8": 1}
@@ -406,7 +484,7 @@ _Row = tuple[Step, str, str, int]  # step, name on disk, dtype, bytes
 
 def _rows(drafter: View, goal: Goal, steps: Sequence[Step]) -> list[_Row]:
     """Return what is written, in the order of the file: wide elements first, so that each is aligned."""
-    encode = serving(drafter, goal.contract).encode
+    encode = serving(drafter, goal).encode
     rows = []
     for step in steps:
         if step.new_shape is not None:
@@ -415,7 +493,9 @@ def _rows(drafter: View, goal: Goal, steps: Sequence[Step]) -> list[_Row]:
     return sorted(rows, key=lambda r: (-_ITEM[r[2]], r[1]))
 
 
-def _write_tensors(drafter: View, goal: Goal, rows: Sequence[_Row], stream: IO[bytes], files: list[str]) -> None:
+def _write_tensors(
+    drafter: View, goal: Goal, steps: Sequence[Step], rows: Sequence[_Row], stream: IO[bytes], files: list[str]
+) -> None:
     """Write header and data of every tensor that the plan keeps or makes, one at a time."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt", MARK: json.dumps(sorted(files))}}
     at = 0
@@ -426,11 +506,11 @@ def _write_tensors(drafter: View, goal: Goal, rows: Sequence[_Row], stream: IO[b
     raw += b" " * (-len(raw) % 8)
     stream.write(len(raw).to_bytes(8, "little") + raw)
     for step, _, dtype, _ in rows:
-        for chunk in _data(drafter, goal, step, dtype):
+        for chunk in _data(drafter, goal, step, dtype, steps):
             stream.write(chunk)
 
 
-def _data(drafter: View, goal: Goal, step: Step, dtype: str) -> Iterator[bytes]:
+def _data(drafter: View, goal: Goal, step: Step, dtype: str, steps: Sequence[Step]) -> Iterator[bytes]:
     """Yield the bytes of one new tensor."""
     if step.action == "copy":
         yield from _old_bytes(drafter, step.tensor)
@@ -439,8 +519,25 @@ def _data(drafter: View, goal: Goal, step: Step, dtype: str) -> Iterator[bytes]:
         yield from _old_bytes(goal.vocabulary.given, step.tensor)
     elif step.action == "rows":
         yield from _moved_rows(drafter, goal, step, dtype)
+    elif step.action == "lend":
+        assert goal.lender is not None
+        yield from _old_bytes(goal.lender, goal.lender.contract.roles["embedding"] if goal.lender.contract else "")
+    elif step.action == "make":
+        yield _mapped(drafter, goal, step, steps)
     else:
         yield from _made(step, dtype, goal)
+
+
+def _mapped(drafter: View, goal: Goal, step: Step, steps: Sequence[Step]) -> bytes:
+    """Return d2t of the whole vocabulary, or t2d by the new d2t, or of the whole vocabulary."""
+    import numpy as np  # noqa: PLC0415
+
+    if step.tensor == goal.contract.roles.get("map"):
+        return bytes(8 * prod(step.new_shape or ()))
+    mask = np.zeros(prod(step.new_shape or ()), dtype=np.bool_)
+    ids = _new_ids(drafter, goal, steps)
+    mask[slice(None) if ids is None else ids] = True
+    return mask.tobytes()
 
 
 def _old_bytes(view: View, name: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:

@@ -315,6 +315,10 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
      "Readers differ in which of the two they take.",
      "Write the tokenizer again with one tool, all its files together."),
 
+    ("CFG337", "trainer-geometry", "fits", "error", "trainer takes this key from the target, and it differs",
+     "A trainer that makes the drafter's config from the target's builds tensors of other shapes than the drafter's.",
+     "Adapt with --like a config that has the target's value, or start another trainer from it."),
+
     # --- TEN: the tensor table ---------------------------------------------------------------------------------
     ("TEN400", "tensors-not-read", "conforms", "unknown", "tensor table was not read from a checkpoint",
      "A table that was computed from the family's layout agrees with the layout by construction: it proves nothing.",
@@ -559,6 +563,21 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("REL517", "pickled-weights", "release", "warning", "weights are pickles",
      "A pickle can run code when it is loaded: many sites refuse it, and some engines do.",
      "Save the weights as safetensors."),
+    ("PAIR450", "trainer-family", "fits", "error", "this trainer does not train this family",
+     "A trainer builds its own model: a drafter of another family has other tensors, and nothing of it would be taken.",
+     "Choose a trainer of this family: `draftproof list trainers`, `draftproof show TRAINER`."),
+    ("PAIR451", "trainer-start", "fits", "error", "this trainer does not start from this drafter",
+     "What a trainer refuses, or passes over without an error, is trained from scratch.",
+     "Do what the finding says, or start another trainer from it."),
+    ("PAIR452", "trainer-layers", "fits", "warning", "trainer would capture other layers than it was trained on",
+     "fc reads the states of the layers it was trained on: off by one costs accept length, and training must undo it.",
+     "Write the ids, or give the setting, that the finding names."),
+    ("PAIR453", "trainer-map", "fits", "info", "what the trainer does with d2t",
+     "A map that is counted anew from the data gives each row of the copied head another token.",
+     "Give the trainer the map as a file; adapt --for TRAINER --write DIR writes it."),
+    ("PAIR454", "trainer-flag", "fits", "warning", "config key means another thing to the trainer, or nothing",
+     "The drafter is then trained on as another function than it was, or is served as another than it is trained.",
+     "Keep the key as the trainer means it, or choose a trainer that reads it."),
 )
 # fmt: on
 

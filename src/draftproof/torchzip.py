@@ -6,6 +6,7 @@ A small machine knows the few opcodes and globals that tensors and plain contain
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from draftproof.container import BITS, MAX_TENSORS, Header, Read, Tensor, is_size, looks_like
@@ -32,6 +33,52 @@ _REBUILD = {  # -> arguments at least
 }  # fmt: skip
 _PARAMETER, _ORDERED = "torch._utils._rebuild_parameter", "collections.OrderedDict"
 _KNOWN = {*_STORAGES, *_DTYPES, *_REBUILD, _PARAMETER, _ORDERED}
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+def write_torch_zip(path: Path, value: Any) -> None:
+    """Write what torch.save would of one tensor, or of a dict of tensors and integers: (dtype, shape, bytes) each.
+
+    The pickle asks for nothing but the rebuilding of tensors, so that torch.load takes it with weights_only.
+    """
+    import zipfile  # noqa: PLC0415 (only to write)
+
+    storages: list[bytes] = []
+    body = b"\x80\x02" + _pickled(value, storages) + b"."
+    parts = [("data.pkl", body), (".format_version", b"1"), ("byteorder", b"little")]
+    parts += [(f"data/{n}", raw) for n, raw in enumerate(storages)] + [("version", b"3\n")]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:
+        for name, raw in parts:
+            file.writestr(zipfile.ZipInfo(f"{path.stem}/{name}"), raw)
+
+
+def _pickled(value: Any, storages: list[bytes]) -> bytes:
+    if isinstance(value, dict):
+        items = b"".join(_text(key) + _pickled(one, storages) for key, one in value.items())
+        return b"}(" + items + b"u"
+    if isinstance(value, int):
+        return b"J" + struct.pack("<i", value)
+    dtype, shape, raw = value
+    name = next(name for name, kind in _STORAGES.items() if kind == dtype)
+    strides: list[int] = []
+    count = 1
+    for size in reversed(shape):
+        strides.insert(0, count)
+        count *= size
+    module, _, kind = name.rpartition(".")
+    storage = b"(" + _text("storage") + f"c{module}\n{kind}\n".encode() + _text(str(len(storages))) + _text("cpu")
+    storage += _pickled(count, storages) + b"tQ"
+    storages.append(raw)
+    sizes = [b"(" + b"".join(_pickled(n, storages) for n in row) + b"t" for row in (shape, strides)]
+    hooks = b"\x89ccollections\nOrderedDict\n)R"  # no gradient, no hooks
+    return b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x00" + sizes[0] + sizes[1] + hooks + b"tR"
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode()
+    return b"X" + struct.pack("<I", len(raw)) + raw
 
 
 class _Global(NamedTuple):

@@ -299,7 +299,8 @@ def test_declared_verifier_becomes_the_new_target() -> None:
     lacking = SPECULATORS | {"speculators_config": {"algorithm": "eagle3"}}
     plan = plan_of(model(lacking, shapes(DRAFTER)), to)
     assert [(c.key, c.old, c.new) for c in plan.changes] == [
-        ("speculators_config.verifier.name_or_path", None, "meta/new")
+        ("speculators_config.verifier.name_or_path", None, "meta/new"),
+        ("speculators_config.verifier.architectures", None, ["LlamaForCausalLM"]),
     ]
 
 

@@ -352,6 +352,7 @@ def test_list_prints_every_id_of_every_kind(run: Run) -> None:
         "pairs",
         "acceptances",
         "engines",
+        "trainers",
         "releases",
         "recordings",
     }

@@ -51,6 +51,16 @@ SMALLEST = {
     "engine": 'title = "t"\nversion = "1"\n[[rows]]\nid = "r"\nkey = "k"\nwhen = "context < 2"\n'
     'outcome = "refuses"\nsee = "s"\nbasis = "run"\nsource = "f"\n',
     "release": 'title = "t"\nsource = "s"\n',
+    "trainer": 'title = "t"\nversion = "1"\nsource = "s"\n'
+    + "".join(
+        f'{table}\n{keys}see = "s"\nbasis = "read"\nsource = "f"\n'
+        for table, keys in {
+            "[start]": 'takes = "nothing"\n',
+            "[map]": 'otherwise = "kept"\n',
+            "[[layouts]]": 'family = "eagle3"\ndialect = "bare"\narchitectures = ["A"]\n',
+            "[[captures]]\n[[captures.rules]]": "offset = 1\n",
+        }.items()
+    ),
 }
 REFUSED = {
     "unknown key": ("pair", 'title = "t"', 'title = "t"\ntitel = "t"', "CON103"),
@@ -63,6 +73,10 @@ REFUSED = {
     "number for text": ("pair", 'title = "t"', "title = 1", "CON104"),
     "text for a table": ("pair", 'drafter = { model = "a/b" }', 'drafter = "a/b"', "CON104"),
     "text for a list": ("family", 'shape = ["n"]', 'shape = "n"', "CON104"),
+    "no such fate of a map": ("trainer", '"kept"', '"lost"', "CON104"),
+    "text for an offset": ("trainer", "offset = 1", 'offset = "1"', "CON104"),
+    "no architecture": ("trainer", '["A"]', "[]", "CON104"),
+    "no rule of layers": ("trainer", "[[captures.rules]]", "[[captures.rule]]", "CON103"),
     "not a choice": ("engine", '"refuses"', '"explodes"', "CON104"),
     "not a repo": ("model", 'repo = "a/b"', 'repo = "a b"', "CON104"),
     "not a code": ("pair", 'title = "t"', 'title = "t"\nallow = [{ code = "x", because = "y" }]', "CON104"),
