@@ -77,6 +77,7 @@ class Goal:
     trainer: Trainer | None = None  # that is to start from it
     layout: TrainerLayout | None = None  # the trainer's, if it trains this family
     before: Mapping[str, Any] | None = None  # the drafter's config in the format of another family
+    plain: View | None = None  # what it is to be, not yet in the trainer's form
     layers: Layers | None = None  # which the trainer captures, and which it was trained on
     lender: View | None = None  # the target, whose embedding may be lent
     respelled: bool = False  # the ids of layers are written anew, for the trainer
@@ -276,6 +277,7 @@ def _for_trainer(couple: Couple, goal: Goal, trainer: Trainer) -> Goal:
     return replace(
         goal, contract=contract, config=config, view=made, demands=reasons, trainer=trainer, layout=layout,
         before=before, respelled=respelled, layers=layers, lender=couple.target,
+        plain=goal.view,
     )  # fmt: skip
 
 
@@ -298,7 +300,8 @@ def _trainer_says(couple: Couple, goal: Goal, steps: Sequence[Step]) -> Iterator
     again = Couple(goal.view, couple.target, couple.library, couple.facts)
     head = goal.contract.roles.get("head", "")
     kept = any(s.tensor == head and s.action in ("copy", "rows") for s in steps)
-    yield from said(goal.trainer, goal.layout, again, goal.layers, kept)
+    plain = Couple(goal.plain or goal.view, couple.target, couple.library, couple.facts)
+    yield from said(goal.trainer, goal.layout, again, plain, goal.layers, kept)
 
 
 def _for_layout(couple: Couple, goal: Goal, steps: Sequence[Step]) -> Iterator[Step]:

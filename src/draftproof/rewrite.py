@@ -40,7 +40,7 @@ from draftproof.torchzip import write_torch_zip
 
 CHUNK = 16 << 20  # bytes moved at a time
 MARK = "draftproof.files"  # key of the metadata in which adapt names the files that it wrote
-_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".ckpt", ".h5", ".msgpack", ".npz")
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".ckpt", ".h5", ".msgpack", ".npz", ".npy")
 _INDEX = (".safetensors.index.json", ".bin.index.json")
 _TRAINING = re.compile(r"(optimizer|scheduler|training_|trainer_state|rng_state|scaler|random_states|zero_pp_rank).*")
 _TOKENIZER = re.compile(r"(tokenizer|tiktoken|special_tokens|added_tokens|vocab|merges|spiece).*")

@@ -188,13 +188,18 @@ def first_ids(config: Mapping[str, Any], keys: Iterable[str]) -> tuple[str, list
     return "", None
 
 
-def said(trainer: Trainer, layout: TrainerLayout, couple: Couple, layers: Layers, kept: bool) -> Iterator[Finding]:
-    """Yield what a trainer will do with a drafter, of which couple holds the new config; kept: head rows are taken."""
+def said(
+    trainer: Trainer, layout: TrainerLayout, couple: Couple, before: Couple, layers: Layers, kept: bool
+) -> Iterator[Finding]:
+    """Yield what a trainer will do with a drafter; kept: rows of the head are taken.
+
+    Of the two couples one holds the config in the trainer's form, and before as it was.
+    """
     yield from _start(trainer, layout, couple)
     yield from _map(trainer, couple, kept)
     yield from _layers(trainer, couple, layers)
     yield from _names(trainer, couple)
-    yield from _rows(trainer, couple)
+    yield from _rows(trainer, couple.family.id, before)
 
 
 def not_trained(trainer: Trainer, family: str) -> Finding:
@@ -265,7 +270,7 @@ def _layers(trainer: Trainer, couple: Couple, layers: Layers) -> Iterator[Findin
     assert layers.rule is not None
     seen = f"from {layers.ids} {whence} it captures the inputs of layers {layers.captured}: {layers.rule.see}"
     note, setting = _where(layers.rule), capture.setting
-    fix = f"; run with {setting} {layers.wanted}" if setting and layers.wanted else ""
+    fix = f"; run with {setting} = {layers.wanted}" if setting and layers.wanted else ""
     if layers.trained is None:
         name = f"{capture.keys[0]} =" if capture.keys else setting
         parts = [seen, f"which it was trained on is not known: {layers.how}"]
@@ -279,9 +284,11 @@ def _layers(trainer: Trainer, couple: Couple, layers: Layers) -> Iterator[Findin
     elif layers.wanted is None:
         yield finding("PAIR452", "layers", f"{seen}; no ids give the layers it was trained on",
                       expected=f"{layers.trained} ({layers.how})", observed=seen, note=note)  # fmt: skip
-    else:
+    else:  # the plan writes the ids where the trainer reads them from the config
+        fix = f"; the config gets {layers.wanted}" if capture.keys else fix
         yield finding("PAIR452", "layers", f"{seen}; it was trained on those of {layers.trained} ({layers.how}){fix}",
-                      expected=f"{layers.trained} ({layers.how})", observed=seen, note=note)  # fmt: skip
+                      level="info" if capture.keys else "warning", expected=f"{layers.trained} ({layers.how})",
+                      observed=seen, note=note)  # fmt: skip
 
 
 def _names(trainer: Trainer, couple: Couple) -> Iterator[Finding]:
@@ -299,10 +306,10 @@ def _names(trainer: Trainer, couple: Couple) -> Iterator[Finding]:
                       note=_where(row))  # fmt: skip
 
 
-def _rows(trainer: Trainer, couple: Couple) -> Iterator[Finding]:
+def _rows(trainer: Trainer, family: str, couple: Couple) -> Iterator[Finding]:
     """Say which of the drafter's config keys mean another thing to the trainer, or nothing."""
     for row in trainer.rows:
-        if row.families and couple.family.id not in row.families:
+        if row.families and family not in row.families:
             continue
         seen = couple.drafter.config.at(row.key)
         if row.value is not None and (seen != row.value or type(seen) is not type(row.value)):
