@@ -120,6 +120,32 @@ def test_guide_of_a_review_shows_the_line_of_drafters_with_their_real_output() -
     assert all("not known of" in out for *_, out in shown[1:])
 
 
+def test_trainers_of_the_readme_are_all_and_their_files_too() -> None:
+    (named,) = re.findall(r"`--for TRAINER` \((.+?)\)", README)
+    trainers = [trainer for _, trainer, _ in Library().all("trainer")]
+    assert set(re.findall(r"`(\w+)`", named)) == {t.id for t in trainers}
+    (files,) = re.findall(r"`d2t` in its form \((.+?)\)", README.replace("\n", " "))
+    assert set(re.findall(r"`([\w.]+)`", files)) == {f.name for t in trainers for f in t.map.files}
+
+
+def test_commands_of_adapt_write_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    drafter, target = builder.SMALL_DRAFTER, builder.SMALL_TARGET | {"max_position_embeddings": 8192}
+    table = builder.from_contract(drafter, target, "midlayer", optional=False)
+    weights = builder.write(tmp_path / "my-eagle3", drafter, table) / "model.safetensors"
+    raw = weights.read_bytes()
+    base = 8 + int.from_bytes(raw[:8], "little")
+    start, stop = (base + n for n in json.loads(raw[8:base])["d2t"]["data_offsets"])
+    weights.write_bytes(raw[:start] + (1).to_bytes(8, "little") * 128 + raw[stop:])  # target ids 1 to 128
+    builder.write(tmp_path / "other-target", target, builder.target())
+    lines = [line for line in commands(README) if line.startswith("draftproof adapt ./my-eagle3")]
+    assert [cli.main(shlex.split(line)[1:]) for line in lines] == [0, 0]
+    assert sorted(p.name for p in (tmp_path / "start").iterdir()) == [
+        "config.json", "model.safetensors", "vocab_mapping.pt",
+    ]  # fmt: skip
+    assert json.loads((tmp_path / "new" / "config.json").read_text())["max_position_embeddings"] == 8192
+
+
 # --- the contract examples ----------------------------------------------------------------------------------------
 
 
