@@ -46,7 +46,9 @@ RECYCLES = {"meanings.norm_output": "recycles-the-normed-state"}  # as vLLM, SGL
 DEFAULT = {**BOUNDARY, "aux_layers": EDGES}  # most configs name no layers: trainers and engines have one default
 RANK, GRU, EMB = 10, 28, 20  # of a Markov head, of Domino's recurrence and its projection
 TAPS_OF_CONV, GROUP, SELECT = 3, 8, 14  # DFlash2: taps and channels per group of a convolution, rank of the selector
+EXPERTS, MOE = 6, 40
 THIN, THIN_INTER, THIN_HEADS, THIN_KV, THIN_DIM = 52, 116, 6, 3, 18  # a small language model
+STEPS, INNER = 3, 34  # an MLP speculator
 
 
 def tensors(sizes: Sizes, dtype: str = "BF16") -> Table:
@@ -91,11 +93,32 @@ def attention(
     return out | ({"self_attn.q_norm.weight": (dim,), "self_attn.k_norm.weight": (dim,)} if norms else {})
 
 
+def latent() -> Sizes:
+    """Return latent attention as DeepSeek-V3 has it."""
+    return {
+        "self_attn.q_a_proj.weight": (b.Q_RANK, HIDDEN), "self_attn.q_a_layernorm.weight": (b.Q_RANK,),
+        "self_attn.q_b_proj.weight": (HEADS * (b.NOPE + b.ROTARY), b.Q_RANK),
+        "self_attn.kv_a_proj_with_mqa.weight": (b.KV_RANK + b.ROTARY, HIDDEN),
+        "self_attn.kv_a_layernorm.weight": (b.KV_RANK,),
+        "self_attn.kv_b_proj.weight": (HEADS * (b.NOPE + b.V_DIM), b.KV_RANK),
+        "self_attn.o_proj.weight": (HIDDEN, HEADS * b.V_DIM),
+    }
+
+
 def mlp(*, hidden: int = HIDDEN, inter: int = INTER, at: str = "mlp.") -> Sizes:
     return {
         f"{at}gate_proj.weight": (inter, hidden), f"{at}up_proj.weight": (inter, hidden),
         f"{at}down_proj.weight": (hidden, inter),
     }
+
+
+def experts(*, shared: str, width: int, correction: bool) -> Sizes:
+    """Return a mixture of experts, one tensor per expert and projection."""
+    out: Sizes = {"mlp.gate.weight": (EXPERTS, HIDDEN)}
+    out |= {"mlp.gate.e_score_correction_bias": (EXPERTS,)} if correction else {}
+    for e in range(EXPERTS):
+        out |= mlp(inter=MOE, at=f"mlp.experts.{e}.")
+    return out | mlp(inter=width, at=f"mlp.{shared}.")
 
 
 def norms(hidden: int = HIDDEN) -> Sizes:
@@ -250,8 +273,10 @@ AUTOMODEL = {
     "attn_implementation": "eager", "fc_norm": False, "norm_output": False, "parallel_drafting": False,
     "eagle_config": ABSENT,
 }
-# Left out, as no known-good state of it is known: AngelSlim's configs with tie_word_embeddings of a reduced vocabulary,
-# use_qk_norm of its Hunyuan configs, and multi-rope targets.
+# Left out, as no known-good state of it is known: Model-Optimizer's export without hidden states of the target (its
+# attention is not widened, and no engine reads that), AngelSlim's configs with tie_word_embeddings of a reduced
+# vocabulary, use_qk_norm of its Hunyuan configs, and multi-rope targets. SpecForge means another thing by norm_output
+# than the engines do, so that a drafter of it is good without the key.
 EAGLE3: list[Good] = [
     good("eagle3: SpecForge, for SGLang", b.dense_config(), b.dense(), dialect="midlayer"),
     good("eagle3: SpecForge, for transformers", b.dense_config(), b.dense(embed=True), dialect="midlayer"),
@@ -339,12 +364,7 @@ EAGLE3: list[Good] = [
     ),
     good(
         "eagle3: Model-Optimizer, three layers", b.dense_config(**MODELOPT, num_hidden_layers=3),
-        b.dense(style="bare", t2d=False, layers=3, later=()), facts=OUTPUT,
-    ),
-    good(
-        "eagle3: Model-Optimizer, without hidden states of the target",
-        b.dense_config(**MODELOPT | {"eagle_config": {"use_aux_hidden_state": False, "use_last_layernorm": True}}),
-        without(b.dense(style="bare", t2d=False), "fc.weight", "hidden_norm.weight"), facts=OUTPUT,
+        b.dense(style="bare", t2d=False, layers=3, later=("input_layernorm",)), facts=OUTPUT,
     ),
     good("eagle3: Automodel", b.dense_config(**AUTOMODEL), b.dense(style="nested", embed=True), dialect="nested"),
     good(
@@ -464,7 +484,7 @@ EAGLE3_MLA: list[Good] = [
             n_routed_experts=8,
             n_shared_experts=1,
             num_experts_per_tok=2,
-            moe_intermediate_size=40,
+            moe_intermediate_size=MOE,
             num_nextn_predict_layers=0,
             topk_method="noaux_tc",
             scoring_func="sigmoid",
@@ -996,6 +1016,220 @@ DSPARK += [
     ),
 ]
 
+# --- layers that stand in the target ------------------------------------------------------------------------------
+
+
+def next_layer(prefix: str, *, embed: bool = True, head: bool = True) -> Sizes:
+    """Return what DeepSeek-V3 adds around its next-token layer."""
+    out: Sizes = {
+        f"{prefix}enorm.weight": (HIDDEN,), f"{prefix}hnorm.weight": (HIDDEN,),
+        f"{prefix}eh_proj.weight": (HIDDEN, 2 * HIDDEN), f"{prefix}shared_head.norm.weight": (HIDDEN,),
+    }
+    out |= {f"{prefix}embed_tokens.weight": (VOCAB, HIDDEN)} if embed else {}
+    return out | ({f"{prefix}shared_head.head.weight": (VOCAB, HIDDEN)} if head else {})
+
+
+P = f"model.layers.{LAYERS}."
+DEEPSEEK_MTP = b.deepseek_config(
+    model_type="deepseek_v3", num_nextn_predict_layers=1, n_routed_experts=EXPERTS, n_shared_experts=1,
+    moe_intermediate_size=MOE, num_experts_per_tok=2, n_group=1, topk_group=1, first_k_dense_replace=3,
+    moe_layer_freq=1, norm_topk_prob=True, routed_scaling_factor=2.5, scoring_func="sigmoid",
+    topk_method="noaux_tc", num_key_value_heads=HEADS, rms_norm_eps=1e-6, head_dim=ABSENT,
+)
+DEEP = next_layer(P) | at(P, latent(), experts(shared="shared_experts", width=MOE, correction=True), norms())
+def corrected(table: Table) -> Table:
+    """Return a table whose corrections of the router are kept in F32, as DeepSeek and transformers keep them."""
+    return {n: ("F32", s) if n.endswith("e_score_correction_bias") else (d, s) for n, (d, s) in table.items()}
+
+
+def standing(id: str, config: Config, sizes: Sizes, change: Callable[[Table], Table] = lambda t: t) -> Good:
+    """Return a target in which the family's tensors stand: it is the drafter and the target at once."""
+    table = change(b.target() | tensors(sizes))
+    return good(id, config, table, (config, table), NOTHING, inside=True)
+
+
+SPEC_MTP: Sizes = {
+    "mtp_layers.0.input_proj.weight": (HIDDEN, 2 * HIDDEN), "mtp_layers.0.hidden_layernorm.weight": (HIDDEN,),
+    "mtp_layers.0.token_layernorm.weight": (HIDDEN,), "mtp_layers.0.final_layernorm.weight": (HIDDEN,),
+}
+
+
+def mtp_speculators(layer: str, **changes: Any) -> Config:
+    """Return speculators' config of an MTP layer: the layer's config is the whole target's, depth included."""
+    own = within(LAYER, num_hidden_layers=LAYERS, intermediate_size=160)
+    return speculators_config("mtp", layer, num_nextn_predict_layers=1, **own | changes)
+
+
+# Left out: what DeepSeek-V3.2 adds to its layer (an indexer), and the head that speculators' converter leaves behind
+# unread (verifier_lm_head.weight).
+MTP: list[Good] = [
+    standing("mtp-deepseek: DeepSeek-V3", DEEPSEEK_MTP, DEEP),
+    standing("mtp-deepseek: its router's correction in F32", DEEPSEEK_MTP, DEEP, corrected),
+    standing(
+        "mtp-deepseek: norms in F32, as in DeepSeek-V3.2",
+        DEEPSEEK_MTP,
+        DEEP,
+        lambda t: {
+            n: ("F32", s) if n.endswith(("enorm.weight", "hnorm.weight")) else (d, s) for n, (d, s) in t.items()
+        },
+    ),
+    good(
+        "mtp-speculators: qwen3 layer",
+        mtp_speculators("qwen3", **within(LAYER, layer_types=["full_attention"] * LAYERS)),
+        tensors(SPEC_MTP | at("mtp_layers.0.", attention(norms=True), mlp(inter=160), norms())), QWEN3, NOTHING,
+    ),
+]
+
+# --- heads --------------------------------------------------------------------------------------------------------
+
+
+def medusa(*, heads: int = 3, layers: int = 1, head: bool = True, dtype: str = "F16") -> Table:
+    """Return Medusa's heads: blocks, then a projection; all blocks of a head are one module, stored as often."""
+    sizes: Sizes = {}
+    for h in range(heads):
+        for i in range(layers):
+            sizes |= {f"{h}.{i}.linear.weight": (HIDDEN, HIDDEN), f"{h}.{i}.linear.bias": (HIDDEN,)}
+        sizes |= {f"{h}.{layers}.weight": (VOCAB, HIDDEN)} if head else {}
+    return tensors(sizes, dtype)
+
+
+def medusa_config(heads: int = 3, layers: int = 1, **changes: Any) -> Config:
+    """Return what Medusa's config class saves: neither a model type nor a size."""
+    own = {
+        "base_model_name_or_path": TARGET, "medusa_num_heads": heads, "medusa_num_layers": layers,
+        "transformers_version": "4.34.1",
+    }
+    return own | changes
+
+
+def old_medusa(*, heads: int = 3, layers: int = 2, out: int = VOCAB, bias: bool = False) -> Table:
+    """Return the heads under the names of vLLM's own Medusa, which it had until 0.33."""
+    sizes: Sizes = {f"lm_heads.{h}.weight": (out, HIDDEN) for h in range(heads)}
+    for h in range(heads):
+        for i in range(layers):
+            sizes[f"blocks.{h}.layers.{i}.weight"] = (HIDDEN, HIDDEN)
+            sizes |= {f"blocks.{h}.layers.{i}.bias": (HIDDEN,)} if bias else {}
+    return tensors(sizes)
+
+
+OLD_MEDUSA = {
+    "architectures": ["MedusaModel"], "model_type": "medusa", "hidden_size": HIDDEN, "vocab_size": VOCAB,
+    "num_heads": 3, "num_hidden_layers": 2, "max_paths": 64, "topk": 10, "truncated_vocab_size": VOCAB,
+    "torch_dtype": "bfloat16", "transformers_version": "4.41.2",
+}
+# A merged checkpoint is the whole target with heads, under the target's own config.
+MERGED = b.edit(LLAMA[0], {"medusa_num_heads": 3, "medusa_num_layers": 1})
+MERGED_TABLE = LLAMA[1] | renamed(medusa(dtype="BF16"), prefixed("medusa_head."))
+OPTIMISED = b.edit(LLAMA[0], {"medusa": {"num_medusa_heads": 3, "num_medusa_layers": 2}})
+OPTIMISED_TABLE = LLAMA[1] | renamed(medusa(dtype="BF16", layers=2), prefixed("medusa_heads."))
+MEDUSA: list[Good] = [
+    good("medusa: v1", medusa_config(), medusa(), HALF, NOTHING, weights="medusa_lm_head.pt"),
+    good(
+        "medusa: v1, two blocks", medusa_config(5, 2), medusa(heads=5, layers=2), HALF, NOTHING,
+        weights="medusa_lm_head.pt",
+    ),
+    good("medusa: v1, under the usual file name", medusa_config(), medusa(), HALF, NOTHING),
+    good(
+        "medusa: version 2, blocks alone", medusa_config(4, version="2"), medusa(heads=4, head=False), HALF,
+        NOTHING, weights="medusa_lm_head.safetensors",
+    ),
+    good(
+        "medusa: merged names, heads alone", medusa_config(), renamed(medusa(), prefixed("medusa_head.")), HALF, NOTHING
+    ),
+    good("medusa-merged: Medusa, the whole model", MERGED, MERGED_TABLE, (MERGED, MERGED_TABLE), NOTHING, inside=True),
+    good(
+        "medusa-merged: Model-Optimizer, the whole model", OPTIMISED, OPTIMISED_TABLE, (OPTIMISED, OPTIMISED_TABLE),
+        NOTHING, inside=True,
+    ),
+    good("medusa-blocks: vLLM's own names", OLD_MEDUSA, old_medusa(), facts=TRAINED),
+    good(
+        "medusa-blocks: vLLM's own names, biases", OLD_MEDUSA | {"medusa_fc_bias": True}, old_medusa(bias=True),
+        facts=TRAINED,
+    ),
+    good(
+        "medusa-blocks: vLLM's own names, reduced vocabulary", OLD_MEDUSA | {"truncated_vocab_size": DRAFT},
+        old_medusa(out=DRAFT) | {"token_map": ("I64", (DRAFT,))}, facts=TRAINED,
+    ),
+]
+
+
+def mlp_speculator(*, inner: int = INNER, dtype: str = "F16") -> Table:
+    """Return an MLP speculator's stages; where weights are tied, each stage is stored all the same."""
+    sizes: Sizes = {}
+    for i in range(STEPS):
+        sizes |= {
+            f"emb.{i}.weight": (VOCAB, inner), f"proj.{i}.weight": (inner, inner if i else HIDDEN),
+            f"head.{i}.weight": (VOCAB, inner), f"ln.{i}.weight": (inner,), f"ln.{i}.bias": (inner,),
+        }
+    return renamed(tensors(sizes, dtype), prefixed("speculator."))
+
+
+def mlp_config(**changes: Any) -> Config:
+    own = {
+        "architectures": ["MLPSpeculatorPreTrainedModel"], "model_type": "mlp_speculator", "emb_dim": HIDDEN,
+        "inner_dim": INNER, "n_candidates": 5, "n_predict": STEPS, "scale_input": False, "tie_weights": False,
+        "top_k_tokens_per_head": [5, 4, 3], "torch_dtype": "float16", "transformers_version": "4.38.2",
+        "vocab_size": VOCAB,
+    }
+    return own | changes
+
+
+# scale_input adds a norm that has no tensors: neither scale nor shift (fms-extras, and vLLM's loader).
+MLP_SPECULATOR: list[Good] = [
+    good("mlp-speculator: fms-extras", mlp_config(), mlp_speculator(), HALF, TRAINED),
+    good("mlp-speculator: scale_input", mlp_config(scale_input=True), mlp_speculator(), HALF, TRAINED),
+    good("mlp-speculator: tied", mlp_config(tie_weights=True, scale_input=True), mlp_speculator(), HALF, TRAINED),
+    good(
+        "mlp-speculator: inner_dim 0 is emb_dim", mlp_config(inner_dim=0), mlp_speculator(inner=HIDDEN), HALF, TRAINED
+    ),
+    good(
+        "mlp-speculator: bare names", mlp_config(torch_dtype="bfloat16"),
+        renamed(mlp_speculator(dtype="BF16"), lambda n: n.removeprefix("speculator.")), facts=TRAINED,
+    ),
+]
+
+
+def hydra(*, heads: int = 3, layers: int = 1, prefix: bool = False, grounded: bool = True) -> Table:
+    """Return Hydra's heads: head k of a grounded one reads k + 2 vectors; with a prefix, dropouts stand between."""
+    sizes: Sizes = {}
+    step, offset = (2, 1) if prefix else (1, 0)
+    for k in range(heads):
+        for i in range(layers):
+            p = f"hydra_mlp.{k}.{i * step + offset}."
+            width = (k + 2) * HIDDEN if grounded and i == 0 else HIDDEN
+            for part in ("linear", "res_connection") if width > HIDDEN else ("linear",):
+                sizes |= {f"{p}{part}.weight": (HIDDEN, width), f"{p}{part}.bias": (HIDDEN,)}
+        p = f"hydra_lm_head.{k}." + ("1." if prefix else "")
+        sizes |= {f"{p}weight": (VOCAB, HIDDEN), f"{p}bias": (VOCAB,)}
+    if prefix:  # a whole llama of one layer with the target's sizes, its unused embedding included
+        p = "prefix_embeding_layer."
+        sizes |= {f"{p}embed_tokens.weight": (VOCAB, HIDDEN), f"{p}norm.weight": (HIDDEN,)}
+        sizes |= at(f"{p}layers.0.", attention(dim=HIDDEN // HEADS), mlp(inter=160), norms())
+        sizes[f"{p}layers.0.self_attn.rotary_emb.inv_freq"] = (HIDDEN // HEADS // 2,)
+    return tensors(sizes)
+
+
+def hydra_config(arch: str = "mlp", heads: int = 3, layers: int = 1, **changes: Any) -> Config:
+    own = {
+        "base_model_name_or_path": TARGET, "grounded_heads": True, "hidden_state_offset": 0,
+        "hydra_head_arch": arch, "hydra_num_heads": heads, "hydra_num_layers": layers,
+        "transformers_version": "4.34.1",
+    }
+    return own | changes
+
+
+SQUARE = (b.target_config(head_dim=ABSENT), b.target())  # Hydra's llama has hidden // heads
+HYDRA: list[Good] = [
+    good("hydra: grounded", hydra_config(), hydra(), facts=NOTHING, weights="hydra_lm_head.pt"),
+    good("hydra: grounded, two blocks", hydra_config(layers=2), hydra(layers=2), facts=NOTHING),
+    good("hydra: not grounded", hydra_config(grounded_heads=False), hydra(grounded=False), facts=NOTHING),
+    good("hydra-prefix: prefix-mlp", hydra_config("prefix-mlp"), hydra(prefix=True), SQUARE, NOTHING),
+    good(
+        "hydra-prefix: prefix-mlp, four blocks as published", hydra_config("prefix-mlp", heads=4, layers=4),
+        hydra(prefix=True, heads=4, layers=4), SQUARE, NOTHING,
+    ),
+]
+
 # --- small models -------------------------------------------------------------------------------------------------
 
 
@@ -1068,5 +1302,5 @@ DRAFT_MODEL: list[Good] = [
 
 CASES: tuple[Good, ...] = (
     *EAGLE3, *EAGLE3_MLA, *EAGLE3_SPECULATORS, *PEAGLE, *EAGLE1, *FR_SPEC, *DFLASH, *DFLASH2, *DOMINO, *DSPARK,
-    *DRAFT_MODEL,
+    *MTP, *MEDUSA, *MLP_SPECULATOR, *HYDRA, *DRAFT_MODEL,
 )

@@ -233,11 +233,14 @@ def _score(detect: Mapping[str, Any], checkpoint: Checkpoint, open: bool) -> int
     texts: Mapping[str, tuple[str, ...]] = detect.get("texts", {})
     if any(isinstance(config(key), Absent) or (has(key) and config(key).value not in texts[key]) for key in texts):  # type: ignore[union-attr]
         return 0
+    stated = config.texts("architectures")
+    own, common = detect.get("any_architecture", ()), detect.get("plain_architecture", ())
+    shared = any(a in common for a in stated)
     score = SURE * any(has(key) for key in texts)
-    score += SURE * any(a in detect.get("any_architecture", ()) for a in config.texts("architectures"))
+    score += SURE * any(a in own for a in stated)
     score += 2 * (config.text("model_type") in detect.get("any_model_type", ()))
-    if open and not score and config.texts("architectures"):
-        return 0  # of a target whose stated architecture is another, like names of tensors prove nothing
+    if (open or (common and not own)) and not score and not shared and stated:
+        return 0  # of a whole model whose stated architecture is another, like names of tensors prove nothing
     score += any(has(key) for key in detect.get("any_config", ()))
     patterns, against = detect.get("any_tensor", ()), detect.get("no_tensor", ())
     if (patterns and score < SURE) or against:
@@ -246,7 +249,6 @@ def _score(detect: Mapping[str, Any], checkpoint: Checkpoint, open: bool) -> int
             if any(_any_name(table.tensors, p) for p in against):
                 return 0
             score += 4 * any(_any_name(table.tensors, p) for p in patterns)
-    shared = any(a in detect.get("plain_architecture", ()) for a in config.texts("architectures"))
     return score + SURE * (shared and score > 0)
 
 

@@ -83,6 +83,23 @@ def test_known_good_checkpoint_is_recognised_without_being_told(case: Good, here
     assert (contract.id if contract else [f.code for f in found]) == case.family
 
 
+@pytest.mark.parametrize("case", [c for c in CASES if c.inside], ids=lambda case: case.id)
+def test_layer_in_a_target_needs_no_second_folder(case: Good, here: Path) -> None:
+    drafter, _ = written(case, here)
+    report = b.check(drafter, family=asked(case))
+    assert [f for f in b.against(report) if f.level not in SILENT] == [], b.text(report)
+    assert (report.verdict, report.sides[0].contract) == ("pass", case.family)
+
+
 def test_every_case_has_a_name_and_a_family_of_its_own_prefix() -> None:
     assert len({case.id for case in CASES}) == len(CASES)
     assert all(case.id.startswith(f"{case.family}: ") for case in CASES)
+
+
+@pytest.mark.parametrize("architecture", ["Olmo2ForCausalLM", "GraniteForCausalLM"])
+def test_whole_model_of_an_architecture_without_a_contract_is_unknown_and_no_fault(architecture: str) -> None:
+    case = next(c for c in CASES if c.id == "draft-model: llama")
+    config = case.drafter_config | {"architectures": [architecture]}
+    report = b.pair(config, case.drafter_tensors, case.target_config, case.target_tensors, facts=declared(case))
+    assert report.verdict == "unknown", b.text(report)
+    assert "TEN408 unknown" in b.codes(report)
