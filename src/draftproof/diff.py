@@ -470,12 +470,16 @@ def _other_keys(old: View, new: View, told: _Told) -> Iterator[Difference]:
 
 
 def _lifted(config: Config) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return a config whose nested tables stand at its top level, as its contract reads it; and those tables."""
+    """Return a config whose nested tables stand at its top level, as its contract reads it; and those tables.
+
+    What a table states for itself, or again, keeps a name of its own.
+    """
     out, tables = dict(config.data), []
     for name in reversed(config.nested):
         if isinstance(table := config.data.get(name), Mapping):
             del out[name]
-            out |= {k: v for k, v in table.items() if k not in WHOLE}
+            again = {f"{k} (outside {name})": out[k] for k in table if k in out and k not in WHOLE}
+            out |= {f"{name}.{k}" if k in WHOLE else k: v for k, v in table.items()} | again
             tables.append(name)
     return out, tuple(reversed(tables))
 
@@ -537,7 +541,8 @@ def _tensors(old: View, new: View) -> Iterator[Difference]:
         text = f"tensors cannot be compared: {'; '.join(unread)}"
         yield _line("tensors", "tensors", [v.table.basis or "read" for v in (old, new)], text, "unknown")
         return
-    rows = [_canonical(v) for v in (old, new)]
+    known = old.contract is not None and new.contract is not None
+    rows = [_canonical(v) if known else {disk: disk for disk in v.table.tensors} for v in (old, new)]
     common = [name for name in rows[0] if name in rows[1]]
     yield from _renamed(old, new, [(rows[0][n], rows[1][n]) for n in common])
     for n, word in ((0, "removed"), (1, "added")):
@@ -561,16 +566,19 @@ def _tensors(old: View, new: View) -> Iterator[Difference]:
 
 def _canonical(view: View) -> dict[str, str]:
     """Return canonical name -> name on disk of every tensor; one that no rule speaks of keeps its own."""
-    back = {disk: name for name, disk in view.names.items()}
-    return {back.get(disk, disk): disk for disk in view.table.tensors}
+    out = dict(view.names)
+    for disk in view.table.tensors.keys() - view.names.values():
+        out[f"{disk} as it stands" if disk in out else disk] = disk
+    order = {disk: n for n, disk in enumerate(view.table.tensors)}
+    return dict(sorted(out.items(), key=lambda row: order[row[1]]))
 
 
 def _renamed(old: View, new: View, disks: Sequence[tuple[str, str]]) -> Iterator[Difference]:
     other = [(a, b) for a, b in disks if a != b]
     names = [v.dialect.name if v.dialect else "no" for v in (old, new)]
     if other and names[0] != names[1]:
-        text = f"dialect {names[0]} → {names[1]}: {len(other)} of {len(disks)} common tensors renamed, as {{}} → {{}}"
-        yield _line("tensors", "dialect", names, text.format(*map(visible, other[0])))
+        text = f"dialect {names[0]} → {names[1]}: {len(other)} of {len(disks)} common tensors renamed, as "
+        yield _line("tensors", "dialect", names, text + " → ".join(map(visible, other[0])))
     else:
         for a, b in other[:MOST]:
             yield _line("tensors", b, (a, b), f"renamed {visible(a)} → {visible(b)}")
@@ -685,15 +693,19 @@ def _files(old: View, new: View) -> Iterator[Difference]:
         text = f"files cannot be compared: of {' and '.join(unread)} none are at hand"
         yield _line("files", "files", ("", ""), text, "unknown")
         return
-    cuts, others = [], []
+    cuts, others, parts = [], [], []
     for view, source in zip((old, new), sources, strict=True):
         weights = sorted(set(view.table.files.values()))
+        parts.append(weights)
         index = sorted(n for n in source.files if n.endswith(".index.json"))
         many = f"{len(weights)} shards" if len(weights) > 1 else listed(weights) or "none"
         cuts.append(f"{many}{f' and {listed(index)}' if index else ''}")
         others.append({n: size for n, size in source.files.items() if n not in (*weights, *index, "config.json")})
     if cuts[0] != cuts[1]:
         yield _line("files", "weights", cuts)
+    elif parts[0] != parts[1]:
+        only = [listed((n for n in parts[k] if n not in parts[1 - k]), 3) for k in (0, 1)]
+        yield _line("files", "weights", only, f"weights in files of other names: {only[0]} → {only[1]}")
     for n, word in ((0, "removed"), (1, "added")):
         if gone := [name for name in others[n] if name not in others[1 - n]]:
             yield _line("files", listed(gone), ("", ""), f"files {word}: {listed(gone, 40)}")

@@ -74,6 +74,24 @@ def test_the_same_twice_has_no_difference_and_exits_with_0(kind: str, tmp_path: 
     assert NOT_COMPARED in render.report_text(report)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("text_config.max_position_embeddings", 8192, "context 4096 → 8192"),
+        ("text_config.model_type", "x", 'text_config.model_type: "kimi_k2" → "x"'),
+        ("text_config.n_group", 2, "n_group: not there → 2"),
+        ("hidden_size", 7, "hidden_size (outside text_config): not there → 7"),
+        ("vision_config.patch_size", 7, "vision_config.patch_size: 14 → 7"),
+        ("model_type", "kimi_k26", 'model_type: "kimi_k25" → "kimi_k26"'),
+    ],
+)
+def test_key_of_a_nested_config_is_told_where_it_stands(key: str, value: Any, line: str) -> None:
+    table = b.target(prefix="language_model.model.", head="language_model.lm_head.weight")
+    old, new = (b.given(b.kimi_k25_config(**more), table, b.TARGET) for more in ({}, {key: value}))
+    assert lines(compared(old, new), "family", "config", "tensors") == [line]
+    assert len(lines(compared(new, old), "family", "config", "tensors")) == 1
+
+
 def test_order_of_keys_and_spelling_of_a_number_are_no_difference(tmp_path: Path) -> None:
     other = dict(reversed(b.dense_config(rope_theta=500000).items()))
     assert lines(compared(*versions(tmp_path, b.dense_config(), b.dense(), other))) == []
@@ -237,6 +255,19 @@ def test_other_names_for_the_same_tensors_are_one_line(style: str, tmp_path: Pat
     assert said[0].startswith(f"dialect midlayer → {style}: {renamed} of {len(b.dense())} common tensors renamed")
 
 
+def test_names_with_braces_below_a_prefix_are_told(tmp_path: Path) -> None:
+    wrapped = {f"{{}}.{{x}}.{name}": row for name, row in b.dense().items()}
+    said = lines(compared(*versions(tmp_path, b.dense_config(), b.dense(), None, wrapped)), "tensors")
+    assert said[0].startswith("dialect midlayer → {}.{x}.* ")
+    assert len(said) == 1
+
+
+def test_tensor_twice_under_two_names_is_one_more(tmp_path: Path) -> None:
+    more = b.dense() | {"layers.0.hidden_norm.weight": ("BF16", (64,))}
+    said = lines(compared(*versions(tmp_path, b.dense_config(), b.dense(), None, more)), "tensors")
+    assert said == ["added layers.0.hidden_norm.weight BF16 [64]"]
+
+
 def test_dialect_with_a_real_change_beside_it_gives_both_lines(tmp_path: Path) -> None:
     other = b.changed(b.dense(style="bare"), {"layers.0.mlp.up_proj.weight": ("BF16", (97, 64))})
     said = lines(compared(*versions(tmp_path, b.dense_config(), b.dense(), None, other)), "tensors")
@@ -322,6 +353,21 @@ def test_weights_cut_into_shards_are_one_line(tmp_path: Path) -> None:
     table = b.dense(maps=False)
     report = compared(*versions(tmp_path, b.dense_config(), table, shards=3))
     assert lines(report) == ["weights model.safetensors → 3 shards and model.safetensors.index.json"]
+
+
+def test_shards_of_other_names_are_one_line(tmp_path: Path) -> None:
+    old, new = versions(tmp_path, b.dense_config(), b.dense(maps=False), shards=2)
+    shutil.rmtree(old)
+    shutil.copytree(new, old)
+    for name in ("model-00001-of-00002.safetensors", "model.safetensors.index.json"):
+        text = Path(new, "model.safetensors.index.json").read_text().replace("model-00001", "part-00001")
+        if name.endswith("json"):
+            Path(new, name).write_text(text)
+        else:
+            Path(new, name).rename(Path(new, name.replace("model", "part")))
+    said = lines(compared(old, new), "files")
+    names = "model-00001-of-00002.safetensors → part-00001-of-00002.safetensors"
+    assert said == [f"weights in files of other names: {names}"]
 
 
 def test_other_files_that_came_went_or_changed_are_named(tmp_path: Path) -> None:
