@@ -425,7 +425,8 @@ def _open_recorded(repo: str, at: str, recordings: tuple[Path, ...]) -> Source |
     read = {p: source for p in named if isinstance(source := read_recording(p), Finding) or source.name == repo}
     if not read:
         known = sorted({_repo_of(name) for root in recordings for name in _recording_names(root)})
-        near = nearest(repo, known)
+        org = repo.partition("/")[0].lower() + "/"
+        near = nearest(repo, [one for one in known if one.lower().startswith(org)] or known)
         fetch = f"hf download {repo} --include '*.json' --local-dir DIR"
         help = f"give a folder: {fetch} is enough for what configs tell; its safetensors files decide the TEN rules"
         help = f"use the name proposed, if it is meant; else {help}" if near else help

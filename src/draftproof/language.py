@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import stat
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -512,12 +513,17 @@ FOLDERS = {
 class Problems:
     """Collect the errors of one file, each with its line; what a parent wrote has the parent's file and line."""
 
-    def __init__(self, label: str, lines: Mapping[Where, int] | None = None, parent: Problems | None = None) -> None:
+    def __init__(self, label: str, lines: Callable[[], Mapping[Where, int]] | None = None) -> None:
         self.label = label
-        self.lines = lines or {(): 1}  # path of every value -> its line
-        self.parent = parent
+        self._lines = lines  # path of every value -> its line, counted when one is asked for
+        self.parent: Problems | None = None
         self.found: list[Finding] = []
         self.more = 0  # beyond MAX_FOUND
+
+    @cached_property
+    def lines(self) -> Mapping[Where, int]:
+        """Return the line of every value by its path; of the file where nothing is known."""
+        return (self._lines() if self._lines else None) or {(): 1}
 
     def line(self, path: Where) -> str:
         """Return file:line of a value, or of the nearest that encloses it; tables merge entry by entry."""
@@ -808,6 +814,17 @@ def read_file(path: Path) -> bytes:
         return file.read(MAX_BYTES + 1)
 
 
+def _small(text: str) -> bool:
+    """Tell whether a text is too small to break any bound of scan, by counts that are never too low."""
+    brackets, parts = text.count("[") + text.count("{"), text.count(".") + 1
+    return (
+        len(text) < min(4096, MAX_VALUES)
+        and brackets <= MAX_NESTING
+        and parts <= MAX_PARTS
+        and all(len(line) <= MAX_BARE for line in text.splitlines())
+    )
+
+
 def read_toml(path: Path, label: str) -> tuple[dict[str, Any] | None, Problems]:
     """Read a TOML file within the bounds; what is wrong with it is in the problems."""
     out = Problems(label)
@@ -824,8 +841,11 @@ def read_toml(path: Path, label: str) -> tuple[dict[str, Any] | None, Problems]:
     if len(raw) > MAX_BYTES:
         out.add("CON101", (), "more", expected=f"at most {MAX_BYTES} bytes")
         return None, out
-    lines, bound = scan(text)
-    out = Problems(label, lines)
+    if _small(text):
+        out, bound = Problems(label, lambda: scan(text)[0]), ""
+    else:
+        lines, bound = scan(text)
+        out = Problems(label, lambda: lines)
     if bound:
         out.add("CON101", (), "more", expected=bound)
         return None, out

@@ -205,10 +205,12 @@ class Library:
 
     def label(self, path: Path) -> str:
         """Return the name under which a file is shown: contracts/… if shipped, else as the current folder sees it."""
-        for root, prefix in ((self.shipped, "contracts"), (Path.cwd(), "")):
-            if path.absolute().is_relative_to(root):
-                return visible((prefix / path.absolute().relative_to(root)).as_posix(), 4096)
-        return visible(path.absolute().as_posix(), 4096)
+        shown = path.absolute().as_posix()
+        for root, prefix in ((self.shipped, "contracts/"), (Path.cwd(), "")):
+            base = f"{root.as_posix().rstrip('/')}/"
+            if shown.startswith(base):
+                return visible(prefix + shown[len(base) :], 4096)
+        return visible(shown, 4096)
 
     def parsed(self, kind: str, path: Path) -> tuple[dict[str, Any] | None, Problems]:
         """Return the body of a file as KINDS declares it, None standing for what is broken, and its errors so far."""
@@ -235,7 +237,7 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
     data, base = library.parsed(kind, path)
     if data is None:
         return None, base.all()
-    out, sure = Problems(base.label, base.lines), True
+    out, sure = Problems(base.label, lambda: base.lines), True
     out.found, out.more = [*base.found], base.more
     if "extends" in data:
         data, sure = _inherit(data, kind, path, library, out)
