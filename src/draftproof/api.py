@@ -141,7 +141,7 @@ def examine(
     if "drafter" in sides:
         case.drafter = view_of(case, sides["drafter"], "family", inner.id if inner else family)
     if "target" in sides:
-        case.target = view_of(case, sides["target"], "target", "")
+        case.target = _target_of(case, sides["target"])
     if case.drafter and case.target and case.drafter.contract and case.target.contract:
         repo = case.drafter.checkpoint.source.repo
         case.couple = Couple(case.drafter, case.target, library, declared_facts(library, repo, facts))
@@ -155,6 +155,23 @@ def _same(a: Source, b: Source) -> bool:
     if a.kind == b.kind == "recording":
         return (a.name, a.revision) == (b.name, b.revision)
     return bool(a.repo) and a.repo.lower() == b.repo.lower() and "memory" not in (a.kind, b.kind)
+
+
+def _target_of(case: Case, checkpoint: Checkpoint) -> View:
+    """Return a target's view; that of a recording is kept, for many pairs share a target."""
+    source, kept = checkpoint.source, case.library.kept
+    if source.kind != "recording":
+        return view_of(case, checkpoint, "target")
+    key = ("target", source.repo, source.name, source.revision)
+    old = kept.get(key)
+    if old is None or any(getattr(old.checkpoint.source, part) != getattr(source, part) for part in _CONTENT):
+        old = view_of(case, checkpoint, "target")
+        if old.contract is not None:  # else the next case must hear why, too
+            kept[key] = old
+    return old
+
+
+_CONTENT = ("config", "tensors", "unknown", "respelled", "provenance", "normalised", "origin")
 
 
 def view_of(case: Case, checkpoint: Checkpoint, kind: str, id: str = "") -> View:

@@ -82,7 +82,7 @@ class Config:
         where = f"{self.role} config.json: {path}"
         if self.broken:
             return Unknown(self.broken, told=True)
-        if any(path == key or path.startswith(f"{key}.") for key in self.unknown):
+        if self.unknown and any(path == key or path.startswith(f"{key}.") for key in self.unknown):
             return Unknown(f"{path} was not published as it stands on disk")
         value: Any = self.data
         for part in path.split("."):

@@ -86,6 +86,7 @@ class Library:
         self._wrong: dict[Path, Finding] = {}  # folders
         self._files: dict[str, dict[str, Path]] = {}
         self._twice: dict[Path, Finding] = {}  # the file that counts -> what says so
+        self.kept: dict[Any, Any] = {}  # what is worth keeping for the next question, by key
         self._texts: dict[str, bytes] = {}  # of models, in small letters
         self._called: dict[str, list[Model]] = {}  # name -> models
         self._parsed: dict[tuple[str, Path], tuple[dict[str, Any] | None, Problems]] = {}

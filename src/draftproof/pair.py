@@ -189,15 +189,15 @@ def fused_input(c: Couple) -> Iterator[Finding]:
     """Check the tensors that take their size from the target, under the target's own sizes."""
     facing = {name for name, dim in c.dims.dims.items() if "target" in dim.sources}
     rules = {rule.name for rule in c.family.tensors.values() if _uses(rule, facing)}
-    wants = [want for want in expectations(c.family, c.own_dims) if want.rule.name in rules and not _said(c, want.rule)]
+    differ = {name: dim.differs for name, dim in c.dims.dims.items() if _differs(c, name)}
+    rules -= {rule.name for rule in c.family.tensors.values() if _said(rule, differ)}
+    wants = [want for want in expectations(c.family, c.own_dims) if want.rule.name in rules]
     yield from (_fused_tensors if c.drafter.table.read else _fused_configs)(c, wants)
 
 
-def _said(c: Couple, rule: TensorRule) -> bool:
+def _said(rule: TensorRule, differ: Mapping[str, str]) -> bool:
     """Tell whether stated_sizes reported, under this rule's own code, a dim that the rule uses."""
-    return any(
-        c.dims.dims[name].differs == rule.misfit and _differs(c, name) for name in c.dims.dims if _uses(rule, [name])
-    )
+    return any(code == rule.misfit and _uses(rule, [name]) for name, code in differ.items())
 
 
 def _fused_tensors(c: Couple, wants: Sequence[Expected]) -> Iterator[Finding]:
