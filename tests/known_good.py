@@ -1281,6 +1281,8 @@ WORDS = {
     for side in ("drafter", "target")
     for name, text in (("tokenizer.json", tokenizer()), ("tokenizer_config.json", SPECIAL))
 }
+# Any target with the same tokenizer will do: these read tokens alone.
+GEMMA = ("pre_feedforward_layernorm", "post_feedforward_layernorm")
 DRAFT_MODEL: list[Good] = [
     good("draft-model: llama", small_config(), small(), facts=TRAINED, files=WORDS),
     good(
@@ -1297,6 +1299,32 @@ DRAFT_MODEL: list[Good] = [
         QWEN3,
         TRAINED,
         files=WORDS,
+    ),
+    good(
+        "draft-model: gemma2, tied without a word",
+        small_config(
+            architectures=["Gemma2ForCausalLM"], model_type="gemma2", tie_word_embeddings=ABSENT, head_dim=THIN_DIM,
+            hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=THIN_DIM, sliding_window=1024,
+            attn_logit_softcapping=50.0, final_logit_softcapping=30.0, rms_norm_eps=1e-6,
+        ),
+        small(head=False, more=GEMMA), facts=TRAINED, files=WORDS,
+    ),
+    good(
+        "draft-model: gemma3, tied",
+        b.edit(
+            saved(
+                small_config(
+                    architectures=["Gemma3ForCausalLM"], model_type="gemma3_text", tie_word_embeddings=True,
+                    hidden_act=ABSENT, hidden_activation="gelu_pytorch_tanh", rms_norm_eps=1e-6,
+                    query_pre_attn_scalar=THIN_DIM, sliding_window=1024, layer_types=["sliding_attention"] * 2,
+                )
+            ),
+            {"rope_parameters": {
+                "full_attention": {"rope_theta": 1000000.0, "rope_type": "default"},
+                "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"},
+            }},
+        ),
+        small(head=False, norms_of_heads=True, more=GEMMA), facts=TRAINED, files=WORDS,
     ),
 ]
 
