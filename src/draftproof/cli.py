@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import gc
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
   draftproof adapt ./my-eagle3 --to ./target --write ./adapted
   draftproof adapt ./my-eagle3 --to ./target --for specforge --write ./start
   draftproof diff ./drafter-v1 ./drafter-v2              what changed, and which verdicts change with it
+  draftproof init --drafter ./my-eagle3 --target ./target --output contracts/pairs/mine.toml
   draftproof show eagle3                                 a contract, resolved
   draftproof list                                        what is known
   draftproof record ./my-eagle3 --as ORG/NAME@COMMIT     keep what a checkpoint says, to check it without its bytes
@@ -96,6 +98,14 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
                     "help": "also judge both with this target; those declared, and those of pairs, are always judged",
                 },
             ),
+            _FAMILY,
+        ),
+    ),
+    "init": (
+        "write the start of a contract: of a pair, with what was found, or of a family that is not known",
+        (
+            ("--drafter", _MODEL | {"required": True, "help": "a local folder, ORG/NAME or ORG/NAME@COMMIT"}),
+            ("--target", _MODEL | {"help": "default: the target that the drafter declares"}),
             _FAMILY,
         ),
     ),
@@ -265,6 +275,32 @@ def _diff(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, 
     return _report(diff(args.old, args.new, library, family=args.family or "", targets=args.target), args)
 
 
+def _init(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
+    from draftproof import scaffold  # noqa: PLC0415
+    from draftproof.language import ID  # noqa: PLC0415
+
+    path = Path(args.output) if args.output else None
+    if path is not None and (path.suffix != ".toml" or not re.fullmatch(ID, path.stem)):
+        top.error(f"--output {args.output!a}: expected ID.toml; an id is of lower-case letters, digits, dots, _ and -")
+    if path is not None and os.path.lexists(path):
+        top.exit(2, f"draftproof: {ascii(str(path))[1:-1]} exists, and may have been edited; give another FILE\n")
+    made = scaffold.init(args.drafter, args.target, _library(args, top), family=args.family or "", path=path)
+    if not isinstance(made, scaffold.Draft):
+        args.output = None  # it names the contract, not the answer
+        text, code = _report(made, args)
+        return text, code or 1
+    data = {"kind": made.kind, "id": made.id, "text": made.text}
+    if path is None:
+        return (_json(data) if args.format == "json" else made.text), 0
+    args.output = None
+    if code := _deliver(made.text, str(path), top):
+        return "", code
+    shown = ascii(str(path))[1:-1]
+    then = f"draftproof check {shown}" if made.kind == "pair" else "look at it, and ask again: no family was known"
+    text = f"wrote {shown}, a {made.kind} contract; now: {then}\n"
+    return (_json({"file": str(path), **data}) if args.format == "json" else text), 0
+
+
 def _show(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
     from draftproof import api  # noqa: PLC0415
 
@@ -369,6 +405,7 @@ def _plain(data: Any, args: argparse.Namespace) -> tuple[str, int]:
 _COMMANDS = {
     "check": _check,
     "adapt": _adapt,
+    "init": _init,
     "diff": _diff,
     "show": _show,
     "list": _list,
