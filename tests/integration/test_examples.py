@@ -295,3 +295,50 @@ def test_documented_options_exist(repository: Callable[..., pytest.RunResult]) -
     out = repository("pytest --help").stdout.str()
     assert said
     assert not {option for option in said if option not in out}
+
+
+# --- a release, and the start of a contract -----------------------------------------------------------------------
+
+CARD = "---\nbase_model: org/target\nlicense: apache-2.0\n---\n# A drafter\n"
+
+
+def typed(word: str, title: str) -> list[list[str]]:
+    """Return the README's draftproof commands of a section in which a word stands."""
+    return [shlex.split(line)[1:] for line in commands(section(title)) if word in shlex.split(line)]
+
+
+def test_release_example_passes_a_good_folder_and_stops_one_with_leftovers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = builder.write(tmp_path / "my-eagle3", builder.dense_config(), builder.dense())
+    (folder / "README.md").write_text(CARD)
+    report, block = typed("--release", "What each rung checks")
+    assert "--card" in block
+    assert cli.main(report) == 0
+    assert "release: holds" in capsys.readouterr().out
+    assert cli.main(block) == 0
+    assert "| family | `eagle3`" in capsys.readouterr().out
+    (folder / "optimizer.pt").write_bytes(b"")
+    assert cli.main(report) == 1
+
+
+def test_init_examples_write_contracts_that_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for kind in ("pairs", "families"):
+        (tmp_path / "contracts" / kind).mkdir(parents=True)
+    builder.write(tmp_path / "my-eagle3", builder.dense_config(), builder.dense())
+    builder.write(tmp_path / "my-target", builder.target_config(), builder.target())
+    config = builder.dense_config(architectures=["New"], eagle_config=builder.ABSENT, draft_vocab_size=builder.ABSENT)
+    builder.write(tmp_path / "my-new-drafter", config, {"fc.weight": ("BF16", (64, 192)), "a.weight": ("BF16", (64,))})
+    pair, family = typed("init", "How to write a contract")
+    assert cli.main(pair) == 0
+    assert cli.main(["check", pair[-1]]) == cli.main(["check", *pair[1:-2]]) == 4
+    assert cli.main(family) == 0
+    contract, found = load(Path(family[-1]), "family", Library(Path("contracts")))
+    assert list(found) == []
+    assert [str(axis) for axis in contract.tensors["fc.weight"].shape] == ["hidden", "3 * hidden"]
+    assert cli.main(["check", *family[1:-2]]) == 0
+    capsys.readouterr()
