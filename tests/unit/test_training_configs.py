@@ -26,10 +26,13 @@ _TIED = (
     "CFG310: copied from a target that ties its embedding, with 32000 ids of its own: SGLang 0.5.23 then takes the "
     "embedding for the head"
 )
+_OUTSIDE = "special ids that stand beyond its own vocabulary, left from the config it was copied from"
 # What does not hold of these is wrong with them, and why.
 WRONG = {
     f"{TORCHSPEC}/kimi_k25_eagle3_mla.json": "CFG312: it states no context, so its class's default would be written",
-    f"{ANGELSLIM}/cosyvoice3-llm-eagle3.json": "CFG315: a class of that trainer, which no engine has",
+    f"{ANGELSLIM}/cosyvoice3-llm-eagle3.json": f"CFG315, CFG331: a class that no engine has, and {_OUTSIDE}",
+    f"{SPECFORGE}/deepseek-v3-671b-eagle3.json": f"CFG331: {_OUTSIDE}",
+    f"{SPECFORGE}/ling-flash-2.0-eagle3.json": f"CFG331: {_OUTSIDE}",
     **{
         f"{ANGELSLIM}/{name}-eagle3.json": _TIED
         for name in (
@@ -67,7 +70,7 @@ def test_training_config_has_its_family_and_holds_unless_it_is_wrong(repo: str, 
     family = next((id for part, id in FAMILIES.items() if part in repo), "eagle3")
     assert [side.contract for side in report.sides] == [family]
     why = WRONG.get(repo, "")
-    assert failed(report) == ([why.partition(":")[0]] if why else [])
+    assert sorted(set(failed(report))) == (why.partition(":")[0].split(", ") if why else [])
     assert report.verdict == ("fail" if why else "pass")
 
 
