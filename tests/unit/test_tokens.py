@@ -35,7 +35,7 @@ def tokenizer(vocab: Any = WORDS, rows: Any = None, kind: str | None = "BPE", **
 
 def side(config: Any, table: b.Table | None, name: str, files: Files, unread: str = "") -> Source:
     """Return a source with files of tokenizers."""
-    source = b.recorded(config, table, name)
+    source = Source(name, repo=name, provenance="in memory", config=config, tensors=table)
     raw = {n: text.encode() if isinstance(text, str) else text for n, text in files.items()}
 
     def read(file: str, start: int, stop: int) -> bytes:
