@@ -1,8 +1,7 @@
 """Write what the docs say of rules and contract files, from the code that reads them.
 
-`python docs/generate.py` writes docs/rules/, docs/schema/, docs/models.md and the outputs in the README and the guides;
-with `--check`
-it writes nothing, and exits with 1 if a file is stale, missing or an orphan.
+`python docs/generate.py` writes docs/rules/, docs/schema/, docs/models.md, docs/corpus.md and the outputs in the README
+and the guides; with `--check` it writes nothing, and exits with 1 if a file is stale, missing or an orphan.
 """
 
 from __future__ import annotations
@@ -29,10 +28,11 @@ from draftproof.pair import declared_facts
 from draftproof.recognise import recognise
 from draftproof.render import as_json, rule_text
 from draftproof.rules import BANDS, RULES
+from draftproof.testing import corpus
 
 DOCS = Path(__file__).resolve().parent
 MADE = ("rules", "schema")  # folders that hold nothing else
-ALONE = ("models.md",)  # files that are made, beside them
+ALONE = ("models.md", "corpus.md")  # files that are made, beside them
 SHOWING = ("../README.md", "review.md")  # files written by hand, with outputs in them
 
 
@@ -160,12 +160,66 @@ def models_text() -> str:
     return "\n".join(out).rstrip() + "\n"
 
 
+CORPUS = """# The corpus
+
+Public reports of drafters that did not load, or loaded and were silently of no use, as the smallest checkpoint pairs
+that show them: facts only, each with the address of its report. What must be found in each, the code and the numbers,
+was written from the report before there was a rule, and next to each stands the twin without the fault, which must show
+nothing above info. `tests/corpus/` holds draftproof to both, and to variants of each kind.
+
+```console
+$ python -m draftproof.testing.corpus
+```
+
+prints what is caught, missed and a false alarm per class of fault, and exits with 1 on any of the last two. The corpus
+is part of the installed package, so that the tests of an engine or a trainer can run over the same files:
+
+```python
+from draftproof.testing import corpus
+
+for case in corpus.CASES:
+    folder = corpus.build(case, tmp_path)  # broken/ and right/, each with drafter/, target/ and pair.toml
+```
+
+configs, headers and tokenizers are whole; weights are holes in the file, and read as zeros. A drafter that stands in
+its target's checkpoint has no target/ of its own. To add a report, add its line to `[report]` in
+`src/draftproof/testing/corpus.toml`, and a case, or what it needs; then run `python docs/generate.py`.
+"""
+
+
+def corpus_text() -> str:
+    """Return docs/corpus.md: every report with its case, or with what it takes to judge it."""
+    out = [CORPUS.rstrip("\n")]
+    built: dict[str, list[corpus.Case]] = {}
+    for case in corpus.CASES:
+        built.setdefault(case.fault_class, []).append(case)
+    for name, cases in sorted(built.items()):
+        out += [
+            "",
+            f"## {name[2:].replace('_', ' ').capitalize()}",
+            "",
+            "| report | fault | found as |",
+            "|---|---|---|",
+        ]
+        for case in cases:
+            codes = {e.code: " info" if e.level == "info" else "" for e in case.expect}
+            found = ", ".join(f"[{code}](rules/{code}.md){level}" for code, level in codes.items())
+            found = found or "nothing: a guard against false alarms"
+            out.append(f"| [{case.id}]({case.url}) | {case.fault} | {found} |")
+    out += ["", "## Not from configs and headers", "", "| it takes | reports |", "|---|---|"]
+    for needs in dict.fromkeys(corpus.ELSEWHERE.values()):
+        links = [f"[{id}]({url})" for id, url in corpus.URLS.items() if corpus.ELSEWHERE.get(id) == needs]
+        out.append(f"| {needs} | {', '.join(links)} |")
+    return "\n".join(out) + "\n"
+
+
 def pages() -> dict[str, str]:
     """Return every generated file: its path below docs/, and its text."""
     made = {"rules/README.md": index_text()}
     made |= {f"rules/{rule.code}.md": rule_text(rule) for rule in RULES.values()}
     made |= {f"schema/{kind}.schema.json": as_json(json_schema(kind)) for kind in KINDS}
     made["models.md"] = models_text()
+    made["corpus.md"] = corpus_text()
     return made
 
 

@@ -6,6 +6,7 @@ rope and dtype, dims, keys, and then each tensor.
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import re
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 MAX_SIZE = 2**31 - 1  # of any one dim: no model has more
 DTYPES = ("bfloat16", "float16", "half", "float32", "float", "float64", "auto")  # torch_dtype as engines read it
+DEFAULT_THETA = 10000.0  # the rope theta of an engine that finds none
+FEW_BITS = 4  # of a packed weight
 MAX_ROWS = 4096  # of a tensor rule with `for`
 
 
@@ -141,6 +144,9 @@ def conform(
     check_keys(view)
     for key in view.keys("special"):
         view.findings += outside(view, f"config.json: {key}", ids_of(view.lookup(key)))
+    view.findings += other_readers(view)
+    if library is not None:
+        view.findings += shadowed(view, library)
     if tensors:
         check_tensors(view)
         if view.logical is None and view.unexplained and library is not None:
@@ -705,7 +711,7 @@ def _check_key(view: View, rule: KeyRule, seen: Known) -> Iterator[Finding]:
         return
     bindings = view.dims.table(view.dims.needed([rule.check]))
     if isinstance(result, Unknown):
-        if not result.told:
+        if not result.told and rule.severity != "info":  # what cannot fail need not be known
             yield unknown(rule.code, subject, expected=str(rule.check), observed=result.why, **parts)
     elif result:
         yield holds(rule.code, subject, f"{rule.key} = {shown}", expected=str(rule.check))
@@ -714,12 +720,114 @@ def _check_key(view: View, rule: KeyRule, seen: Known) -> Iterator[Finding]:
             rule.code,
             subject,
             level=rule.severity,
-            expected=re.sub(r"\bit\b", rule.key, str(rule.check)),
+            expected=re.sub(r"\bit\b", rule.key, str(rule.check)) + _asked(rule.check, view.dims),
             observed=shown,
             bindings=bindings,
             note=rule.because,
             **parts,
         )
+
+
+def _asked(check: Expr, dims: Lookup) -> str:
+    """Return " = 32 * 128 = 4096" for a check that compares the value with what has to be computed."""
+    tree = check.tree
+    if not (isinstance(tree, ast.Compare) and isinstance(tree.left, ast.Name) and len(tree.comparators) == 1):
+        return ""
+    other = parse(ast.unparse(tree.comparators[0]))
+    return (
+        ""
+        if tree.left.id != "it" or "it" in other.names
+        else _value_list([other], dims).replace("[", "").replace("]", "")
+    )
+
+
+# --- what readers of other habits make of a config ----------------------------------------------------------------
+
+
+def other_readers(view: View) -> Iterator[Finding]:
+    """Say where a drafter's config is right, and a reader that looks elsewhere, or not at all, takes a default."""
+    if _contract(view).open or view.config.broken:
+        return
+    for question in (nested_theta, flags_against_default, nested_sizes, null_settings):
+        yield from question(view)
+
+
+def nested_theta(view: View) -> Iterator[Finding]:
+    """Say where theta stands in a rope table alone, and is not the value that engines take where they find none."""
+    keys: Sequence[str] = _contract(view).keys.get("rope", {}).get("theta", ())
+    theta = rope_of(view)[0].get("theta")
+    if theta is None or type(theta.value) not in (int, float) or theta.value == DEFAULT_THETA:
+        return
+    if keys and all(isinstance(view.lookup(key), Absent) for key in keys):
+        subject = theta.witness.partition(": ")[2]
+        seen = f"{theta.value} there alone: readers of {keys[0]} take {DEFAULT_THETA:.0f}"
+        yield finding("CFG321", f"config.json: {subject}", expected=f"{keys[0]} beside it", observed=seen,
+                      where=view.checkpoint.source.label)  # fmt: skip
+
+
+def flags_against_default(view: View) -> Iterator[Finding]:
+    """Say which neutral tensors (biases, norms) are not there because a flag departs from its default."""
+    contract, role = _contract(view), view.checkpoint.role
+    for name, dim in contract.dims.items():
+        stated, default = view.dims.stated(name, role), dim.default and value_of(dim.default, view.dims)
+        if not (dim.bool_ and isinstance(stated, Known) and type(default) is bool and stated.value is not default):
+            continue
+        as_default = _with(view.dims, {name: default})
+        gone = [
+            rule.name for rule in contract.tensors.values()
+            if rule.init in ("zeros", "ones") and rule.when is not None and rule.presence == "required"
+            and _holds(rule.when, view.dims) is False and _holds(rule.when, as_default) is True
+            and not any(rule is one for held in view.names for one, _ in contract.rules_for(held))
+        ]  # fmt: skip
+        if gone:
+            key, names, value = stated.key, listed(gone), str(stated.value).lower()
+            yield finding("CFG322", f"config.json: {key}", observed=f"{key} = {value}, and no {names}",
+                          expected=f"a reader that looks at {key}: by default there is {names}",
+                          where=view.checkpoint.source.label, contract=dim.line)  # fmt: skip
+
+
+def nested_sizes(view: View) -> Iterator[Finding]:
+    """Say where the sizes stand in a nested table, and the top level has none, or not even a model type."""
+    contract, config = _contract(view), view.config
+    hidden = contract.dims.get(contract.sizes.get("hidden", ""))
+    for source in hidden.sources.get(view.checkpoint.role, ()) if hidden else ():
+        seen = view.lookup(source.name)
+        if source.name and isinstance(seen, Known) and seen.key != source.name and source.name not in config.data:
+            lacking = " and no ".join(key for key in ("model_type", source.name) if key not in config.data)
+            yield finding("CFG323", f"config.json: {seen.key}", expected="a reader of this format",
+                          observed=f"{seen.value} there alone: the top level has no {lacking}",
+                          where=view.checkpoint.source.label)  # fmt: skip
+
+
+def null_settings(view: View) -> Iterator[Finding]:
+    """Say where a table that holds sizes or settings of the family is null."""
+    contract, role = _contract(view), view.checkpoint.role
+    keys = [name for dim in contract.dims.values() for source in dim.sources.get(role, ()) for name in source.names]
+    keys += [*contract.config, *contract.aux_keys]
+    tables = {key.rpartition(".")[0]: None for key in keys if "." in key}
+    for table in tables:
+        if view.config.is_null(table):
+            lacking = listed(sorted({key for key in keys if key.startswith(f"{table}.")}))
+            subject, label = f"config.json: {view.config.place(table)}", view.checkpoint.source.label
+            yield finding("CFG325", subject, expected=f"{lacking}, or no such key", observed="null", where=label)
+
+
+def shadowed(view: View, library: Library) -> Iterator[Finding]:
+    """Say where a drafter's architecture is its own, and its model type that of a plain model whose class is loaded."""
+    contract, config = view.contract, view.config
+    if contract is None or contract.open or config.broken or not isinstance(config("auto_map"), Absent):
+        return
+    own = [a for a in config.texts("architectures") if a in contract.detect.get("any_architecture", ())]
+    kind = config.text("model_type")
+    plain = [id for id in library.mentioning("target", [kind] if kind else [])
+             if kind in library.detect("target", id).get("any_model_type", ())]  # fmt: skip
+    if own and plain:
+        parts = ("model.", "layers.", "norm.", "embed_tokens.", "lm_head.")  # what a plain model has too
+        lost = [disk for name, disk in view.names.items() if not name.startswith(parts)]
+        seen = f"architectures {listed(own)}, model_type {kind}" + (f": it drops {listed(lost)}" if lost else "")
+        expected = "a class of its own, in auto_map for generic loaders"
+        label = view.checkpoint.source.label
+        yield finding("CFG324", "config.json: model_type", expected=expected, observed=seen, where=label)
 
 
 def _holds(expr: Expr | None, lookup: Lookup) -> Any:
@@ -819,6 +927,9 @@ def check_tensors(view: View) -> None:
             )  # fmt: skip
         return
     layers = check_layers(view)
+    if contract.in_target and not view.names and (view.table.complete or _looked_for_all(view)):
+        view.findings += not_inside(view)
+        return
     found: list[Finding] = []
     spoken: set[str] = set()
     for want in expectations(contract, view.dims, layers):
@@ -831,6 +942,37 @@ def check_tensors(view: View) -> None:
         for disk in view.unexplained:
             found.append(_unexpected(view, disk, spoken))
     view.findings += _quantised(view, found, spoken)
+    view.findings += quantised_with_target(view)
+
+
+def quantised_with_target(view: View) -> Iterator[Finding]:
+    """Say of a drafter in a quantised target where it was packed to few bits, or its entry left plain and unnamed."""
+    logical = view.logical
+    if logical is None or not _contract(view).in_target:
+        return
+    for name in logical.entry:
+        seen = f"{logical.tensors[name].dtype} {list(logical.tensors[name].shape)}, and no scale"
+        expected = f"named as ignored, in a checkpoint of {view.declared.name if view.declared else 'a scheme'}"
+        yield finding("TEN432", name, expected=expected, observed=seen, where=_where(view, name))
+    packed = [d for d in view.names.values() if 0 < logical.bits(d) <= FEW_BITS]
+    if packed:
+        first, more = packed[0], f" and others: {listed(packed)}" if packed[1:] else ""
+        stored, whole = logical.stored[first], list(logical.tensors[first].shape)
+        seen = f"{logical.bits(first):g} bits a weight: {stored.dtype} {list(stored.shape)} for {whole}{more}"
+        yield finding("TEN433", first if not packed[1:] else f"{len(packed)} weights", expected="16 bits, or 8",
+                      observed=seen, where=_where(view, first))  # fmt: skip
+
+
+def not_inside(view: View) -> Iterator[Finding]:
+    """Say once that nothing is there of a drafter that the config of its target's checkpoint promises."""
+    contract = _contract(view)
+    wanted = [want for want in expectations(contract, view.dims) if want.presence == "required"]
+    counts = [end for rule in contract.tensors.values() for loop in rule.over for end in (loop.first, loop.stop)]
+    if wanted:
+        first = view.dialect.encode(wanted[0].name) if view.dialect else wanted[0].name
+        yield finding("TEN430", first, expected=f"{len(wanted)} tensors, as {listed((w.name for w in wanted), 3)}",
+                      observed="none of them", bindings=view.dims.table(view.dims.needed(counts)),
+                      contract=contract.label, where=view.checkpoint.source.label)  # fmt: skip
 
 
 def _how_to_record(source: Source) -> str:

@@ -116,7 +116,8 @@ def read_header(
     length = int.from_bytes(head, "little")
     if length > limit:
         note = looks_like(read(0, 64))
-        found.add("STF202", name, "", f"a header of at most {limit} bytes", f"{length} bytes", note=note)
+        seen = f"{length} bytes" + ("" if size is None else f", in a file of {size}")
+        found.add("STF202", name, "", f"a header of at most {limit} bytes", seen, note=note)
         return None, found.done()
     data = read(8, 8 + length) if size is None or 8 + length <= size else b""
     if len(data) < length:

@@ -121,9 +121,12 @@ def fits(couple: Couple) -> list[Finding]:
     of_tokens: Sequence[Question] = (stated_sizes, context, special_tokens, tokenizer, meanings)
     of_states: Sequence[Question] = (
         stated_sizes,
+        sizes_left_out,
         fused_input,
         embedding,
         head,
+        borrowed_head,
+        borrowed_copies,
         full_map,
         context,
         aux_layers,
@@ -183,6 +186,40 @@ def _size_note(c: Couple, said: int, is_: int) -> str:
     if gap <= 1024 and said % 64 == is_ % 64 == 0:
         return f"they differ by {gap}: padding rows, if both tokenizers are the same"
     return ""
+
+
+def sizes_left_out(c: Couple) -> Iterator[Finding]:
+    """Say where a size is left to its default though the target, of the same other sizes, states another.
+
+    A converter that copies a target's sizes and drops one leaves such a config. A drafter of other sizes than its
+    target has its own reason for each.
+    """
+    if any(f.code == "TEN403" and f.level == "error" for f in c.drafter.findings):
+        return  # the tensors tell which size is right, and rung 1 did
+    used = {name for rule in c.family.tensors.values() for axis in rule.shape for name in axis.names}
+    for name, dim in c.family.dims.items():
+        key = next(iter(dim.sources.get("drafter", ())), None)
+        if name not in used or "target" in dim.sources or dim.bool_ or dim.default is None or not (key and key.name):
+            continue
+        own, theirs = c.drafter.dims(name), c.target.lookup(key.name)
+        if not isinstance(c.drafter.lookup(key.name), Absent) or not isinstance(own, Known):
+            continue
+        if not (isinstance(theirs, Known) and dim.default.names and all(_copied(c, n) for n in dim.default.names)):
+            continue
+        if own.value == theirs.value:
+            yield holds("PAIR430", name, f"{own.value} on both sides")
+        else:
+            seen, where = f"not there: {name} is {own.value} ({own.witness})", c.drafter.checkpoint.source.label
+            expected = f"{theirs.value} ({theirs.witness}), or a value"
+            yield finding("PAIR430", f"config.json: {key.name}", expected=expected, observed=seen, contract=dim.line,
+                          where=where)  # fmt: skip
+
+
+def _copied(c: Couple, name: str) -> bool:
+    """Tell whether the target states the same value as the drafter under the same config key."""
+    own = c.drafter.dims.stated(name, "drafter")
+    theirs = c.target.lookup(own.key) if isinstance(own, Known) and own.key else None
+    return isinstance(own, Known) and isinstance(theirs, Known) and theirs.value == own.value
 
 
 def fused_input(c: Couple) -> Iterator[Finding]:
@@ -257,6 +294,11 @@ def embedding(c: Couple) -> Iterator[Finding]:
         yield holds(
             "PAIR402", "embedding", f"the drafter's own {list(tensor.shape)}; the target's is {theirs.value} wide"
         )
+        name = c.drafter.names[c.family.roles["embedding"]]
+        expected = f"width {theirs.value} ({theirs.witness}), or one that is not shared"
+        seen = f"width {own.value} ({own.witness}), and {visible(name)} {list(tensor.shape)} of its own"
+        where = c.drafter.checkpoint.source.label
+        yield finding("PAIR432", "embedding", expected=expected, observed=seen, where=where)
     else:
         expected = f"width {theirs.value} ({theirs.witness}), or embed_tokens of its own"
         yield finding(
@@ -289,6 +331,34 @@ def _own_vocab(c: Couple) -> Seen:
     return c.own_dims(c.family.sizes["target_vocab"]) if c.padded else c.size("target_vocab")
 
 
+def borrowed_head(c: Couple) -> Iterator[Finding]:
+    """Say where the drafter borrows a head that its target does not have: the head is the target's embedding."""
+    target = c.target.contract
+    name = target.roles.get("head", "") if target else ""
+    if c.drafter.role("head") is not None or not (name and c.drafter.table.read and c.target.table.read):
+        return
+    tied, embedding, where = c.target.dims("tied"), c.target.role("embedding"), c.target.checkpoint.source.label
+    if c.target.role("head") is None and target and embedding and isinstance(tied, Known) and tied.value is True:
+        held = c.target.names[target.roles["embedding"]]
+        lacking = c.target.dialect.encode(name) if c.target.dialect else name
+        expected, seen = f"{lacking}, or a reader that takes {held}", f"{held} {list(embedding.shape)}, {tied.witness}"
+        yield finding("PAIR431", name, expected=expected, observed=f"no {lacking}; {seen}", where=where)
+
+
+def borrowed_copies(c: Couple) -> Iterator[Finding]:
+    """Say which copies of the target's tensors a drafter in the target's checkpoint does without."""
+    target, where = c.target.contract, c.drafter.checkpoint.source.label
+    if not (c.family.in_target and target and c.drafter.names):
+        return
+    for want in expectations(c.family, c.dims):
+        role = target.roles.get(want.rule.group, "") if want.presence == "optional" else ""
+        if role and c.drafter.tensor(want.name) is None:
+            lacking = c.drafter.dialect.encode(want.name) if c.drafter.dialect else want.name
+            own = c.target.names.get(role) or "no such tensor of its own either"
+            yield finding("TEN431", lacking, expected=f"a reader that takes the target's {want.rule.group}",
+                          observed=f"not there; the target has {visible(own)}", where=where)  # fmt: skip
+
+
 def full_map(c: Couple) -> Iterator[Finding]:
     """Say that a map at a full vocabulary must change nothing: its values are not read here."""
     vocab, full = c.drafter.size("draft_vocab"), _own_vocab(c)
@@ -314,6 +384,9 @@ def context(c: Couple) -> Iterator[Finding]:
         yield finding("PAIR403", "context", expected=f"at least {theirs.value} tokens ({theirs.witness})",
                       observed=f"{own.value} ({own.witness})",
                       note="; ".join([*(f"{r.engine} {r.version} {r.does}: {r.see}" for r in rows), known]),
+                      where=c.drafter.checkpoint.source.label)  # fmt: skip
+    elif trained and own.value < trained.value:
+        yield finding("PAIR433", "context", expected=said, observed=f"{own.value} ({own.witness})",
                       where=c.drafter.checkpoint.source.label)  # fmt: skip
     elif trained and trained.value < theirs.value:
         yield finding("PAIR403", "context", "drafter was trained at less than the target's context", level="warning",
@@ -365,7 +438,7 @@ def aux_layers(c: Couple) -> Iterator[Finding]:
     if not usable:
         problem = _aux_problem(c, declared or next(iter(contract.conventions.values())), ids)
         yield finding("PAIR407", subject, expected=f"distinct ascending layers of the target's {layers.value}",
-                      observed=f"{ids}: {problem}", where=where)  # fmt: skip
+                      observed=f"{ids}: {problem}", note=_captured(c, declared, ids), where=where)  # fmt: skip
         return
     yield holds("PAIR407", subject, f"{ids} of {layers.value} layers")
     styles = [n for n, default in defaults.items() if default == ids]
@@ -402,7 +475,7 @@ def _aux_default(
     key, trained = next(iter(stated)), c.facts.get("aux_layers")
     null = any(c.drafter.config.is_null(k) for k in stated)
     if not defaults:
-        known = f"{trained.value} ({trained.source})" if trained else "the layers it was trained on"
+        known = f"{list(trained.value)} ({trained.source})" if trained else "the layers it was trained on"
         yield finding("PAIR409", "aux layers", "aux layers are not named, and the family has no default", level="error",
                       expected=f"{key} in config.json: {known}", observed="null" if null else "not there",
                       note=_fused(c), where=where,
@@ -410,7 +483,9 @@ def _aux_default(
         return
     name, ids = next(iter(defaults.items()))
     observed = f"{'null' if null else 'not there'}: engines capture {ids} ({name})"
-    if trained and list(trained.value) in defaults.values():
+    declared = c.facts.get("aux_convention")
+    its_own = {n: row for n, row in defaults.items() if declared and n == declared.value} or defaults
+    if trained and list(trained.value) in its_own.values():
         yield holds(
             "PAIR409", "aux layers", f"none named; trained on the default {list(trained.value)} ({trained.source})"
         )
@@ -424,6 +499,20 @@ def _aux_default(
         yield unknown("PAIR408", "aux layers", "the layers it was trained on are not declared", expected=f"{ids}",
                       observed="not declared", where=where,
                       help="declare aux_layers with a source: contracts/models/, or the pair's [facts]")  # fmt: skip
+
+
+def _captured(c: Couple, convention: Convention | None, ids: Sequence[int]) -> str:
+    """Say how much of what the fusion reads is captured, where some of the layers are not there."""
+    width, tensor = c.size("target_hidden"), c.drafter.role("fusion")
+    ends = [value_of(e, c.dims) for e in (convention.low, convention.high)] if convention else []
+    if not isinstance(width, Known) or len(ends) != 2 or any(isinstance(e, Unknown) for e in ends):
+        return ""
+    there = len({i for i in ids if ends[0] <= i <= ends[1]})
+    wanted = tensor.shape[1] if tensor and len(tensor.shape) == 2 else len(ids) * width.value
+    if there == len(ids):
+        return ""
+    name = c.family.roles.get("fusion", "the fusion")
+    return f"{there} of {len(ids)} states are captured: {name} gets {there * width.value} of {wanted}"
 
 
 def _fused(c: Couple) -> str:

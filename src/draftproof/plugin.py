@@ -25,7 +25,8 @@ MARKS = {
     "snapshot": "reviewed views of every pair",
 }
 SETTINGS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "contracts")
-OWN = Path(__file__).with_name("testing.py")  # the test classes that need no file
+OWN = Path(__file__).parent / "testing" / "test_shape.py"  # the test classes that need no file
+OWN_NAME = "draftproof.testing.test_shape"
 REQUIRED = ("shape", "weights", "gpu", "live")
 _STATE: pytest.StashKey[State] = pytest.StashKey()
 _PROPERTY = "draftproof"
@@ -122,7 +123,7 @@ class State:
                 if value := self.config.getoption(dest):
                     words.append(f"{option}={value}")
         elif item.path == OWN:
-            words += ["--pyargs", "::".join(("draftproof.testing", *names))]
+            words += ["--pyargs", "::".join((OWN_NAME, *names))]
         else:
             here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
             words.append("::".join((here, *names)))
@@ -194,7 +195,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         target = metafunc.config.getoption("target")
         params = [state.drafter + (f" with {target}" if target else "")]
     else:
-        params = state.pairs(shipped=metafunc.module.__name__ == "draftproof.testing") or [""]
+        params = state.pairs(shipped=metafunc.module.__name__ == OWN_NAME) or [""]
     ids = [ascii(p)[1:-1] or "no-pair" for p in params]
     metafunc.parametrize("draftproof_pair", params, ids=ids, scope="session")
 

@@ -8,6 +8,7 @@ writes behind it.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from typing import Any
 
 from draftproof.checkpoint import QUANTISATION_FILE as SIDE_FILE
 from draftproof.checkpoint import Checkpoint, Table, listed, parse_config
-from draftproof.container import Tensor
+from draftproof.container import BITS, Tensor
 from draftproof.contracts import Layout, Scheme, Stored
 from draftproof.dims import Absent, Bindings, Dim, Expr, ExprError, Known, Lookup, Seen, Unknown, evaluate, substituted
 from draftproof.findings import Finding, finding, nearest, unknown, visible
@@ -355,6 +356,15 @@ class Logical:
     findings: list[Finding] = field(default_factory=list)
     said: set[str] = field(default_factory=set)  # modules of which what is wrong has been said
     unknown: dict[str, str] = field(default_factory=dict)  # modules whose layout is not known -> why
+    entry: list[str] = field(default_factory=list)  # plain weights of the fusion that nothing names as ignored
+    stored: dict[str, Tensor] = field(default_factory=dict)  # logical weight -> what stands for it
+
+    def bits(self, name: str) -> float:
+        """Return how many bits of its main tensor a logical weight has for each element; 0 where it has none."""
+        tensor, stored = self.tensors.get(name), self.stored.get(name)
+        if tensor is None or stored is None or not math.prod(tensor.shape):
+            return 0
+        return BITS[stored.dtype] * math.prod(stored.shape) / math.prod(tensor.shape)
 
 
 def logical(
@@ -387,6 +397,10 @@ class _Translation:
                 due = own is not None and kind(name) in scheme.modules["linear"] and len(table.tensors[name].shape) > 1
                 if due and not self.modules.broken and not self.modules.may_be_plain(module) and not self._bad(own):
                     plain.append(name)
+                elif (
+                    own is not None and kind(name) == "fusion" and scheme.modules["linear"] and not self.modules.broken
+                ):
+                    self.result.entry.append(name)
             elif all(suffix in scheme.beside for suffix in parts):
                 continue
             elif any(fnmatchcase(f".{module}", glob) for glob in scheme.modules.get("undescribed", ())):
@@ -486,6 +500,7 @@ class _Translation:
         lookup = self._with(args, scope)
         if layout.logical:
             self.result.tensors[name] = Tensor(LOGICAL, tuple(sizes.values()), 0, 0)
+            self.result.stored[name] = stored
             self.result.files[name] = self.table.files.get(main, "")
         else:
             self.result.said.add(module)
@@ -548,7 +563,23 @@ class _Translation:
         subject = names[0] if len(names) == 1 else f"{len(names)} weights"
         seen = f"{first.dtype} {list(first.shape)}" + ("" if len(names) == 1 else f" and others: {listed(names)}")
         expected = f"quantised ({self.out.name}: {listed([layout.main, *self._due(layout)])}), or named as ignored"
-        self._say("TEN417", subject, expected, seen)
+        self._say("TEN417", subject, expected, seen, self._packed(names, layout))
+
+    def _packed(self, names: Sequence[str], layout: Layout) -> str:
+        """Say of which shapes a loader makes room for the plain weights, where they are not the shapes stored."""
+        rule = next(part for part in layout.tensors if part.suffix == layout.main)
+        shapes: dict[tuple[int, ...], int] = {}
+        for name in names:
+            shape = self.table.tensors[name].shape
+            shapes[shape] = shapes.get(shape, 0) + 1
+        rows = []
+        for shape in sorted(shapes, key=lambda s: -shapes[s]):
+            own, _ = self.modules.arguments(names[0].removesuffix(".weight"))
+            scope = {axis: Known(n, "stored") for axis, n in zip(layout.logical, shape, strict=False)}
+            room = [_value(axis, self._with(self._of(own or {}), scope)) for axis in next(iter(rule.shapes), ())]
+            if room and not any(isinstance(n, Unknown) for n in room) and tuple(room) != shape:
+                rows.append(f"{list(shape)} is stored, {room} expected")
+        return "; ".join(rows[:4])
 
     def _due(self, layout: Layout) -> list[str]:
         return [p.suffix for p in layout.tensors if p.suffix != layout.main and p.presence == "required" and not p.when]

@@ -297,6 +297,26 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("CFG343", "quantisation-twice", "conforms", "error", "two declarations of the quantisation differ",
      "Engines differ in whether they read config.json or hf_quant_config.json.",
      "Make the two agree, or remove hf_quant_config.json."),
+    ("CFG320", "head-width", "conforms", "info", "heads times head_dim is not hidden_size",
+     "Attention may be wider or narrower than the hidden state; readers that take head_dim as hidden_size // heads, or "
+     "assert that the two agree, fail or build other shapes.",
+     "Keep head_dim in the config, and use a reader that takes it from there."),
+    ("CFG321", "rope-theta-nested", "conforms", "info", "rope theta stands only in a nested table",
+     "Readers of the older key find none and take their default, silently: positions are then rotated by other angles.",
+     "Write it in both places."),
+    ("CFG322", "flag-against-default", "conforms", "info", "a flag takes away a tensor that is there by default",
+     "A reader that does not look at the flag makes the tensor and never fills it.",
+     "Use a reader that looks at the flag, or store the tensor with its neutral value."),
+    ("CFG323", "config-nested", "conforms", "info", "sizes stand only in a nested table",
+     "A reader of the top level does not find the sizes: it fails, or takes the defaults of some model type.",
+     "Serve it with a reader of this format, or write the values at the top level too."),
+    ("CFG324", "class-shadowed", "conforms", "info", "model_type is that of a plain model",
+     "Loaders that go by model_type, as transformers' Auto classes do where they cannot import the architecture, build "
+     "the plain model and drop the drafter's own tensors.",
+     "Load it with its own class; name one in auto_map, if generic loaders are to find it."),
+    ("CFG325", "settings-null", "conforms", "warning", "table of the family's settings is null",
+     "Readers take null as nothing stated: each falls back to defaults of its own, such as another attention.",
+     "Write the settings out, or remove the key."),
 
     ("CFG330", "token-without-row", "fits", "error", "tokenizer has an id that has no row",
      "The embedding is read beyond its end: an engine fails, or reads another row, as soon as that token occurs.",
@@ -382,6 +402,22 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("TEN419", "quantised-size", "conforms", "error", "size does not divide as the scheme needs",
      "Groups, blocks and packed words must fill the axis that they run along.",
      "Quantise with a group size that divides the layer's width."),
+    ("TEN430", "drafter-not-inside", "conforms", "error", "the drafter that the config promises is not there",
+     "A tool that quantises, merges or saves only the modules that a class declares drops these tensors; the engine "
+     "then drafts from memory that was never filled, and nothing is accepted.",
+     "Use a checkpoint that holds them, take them over from the original, or write the count as 0."),
+    ("TEN431", "copy-not-stored", "fits", "info", "the drafter's copy of a tensor of the target is not stored",
+     "Some checkpoints repeat embedding and head beside the drafter, some do not; an engine that wants a copy, and "
+     "does not take the target's own, refuses.",
+     "Use an engine that takes the target's own, or store the copy."),
+    ("TEN432", "entry-plain", "conforms", "info", "entry projection is plain, and not named as ignored",
+     "Some engines leave it plain by themselves; one that applies the scheme to every projection reads it through a "
+     "scale that was never filled, and nothing is accepted.",
+     "Name it as ignored in quantization_config."),
+    ("TEN433", "drafter-in-few-bits", "conforms", "warning", "drafter was packed to 4 bits or fewer, like its target",
+     "A drafter is small and its errors add up from step to step: heads packed like their target have often had "
+     "nothing accepted, silently.",
+     "Measure the accept length, or keep the drafter in its original dtype and exclude it from quantisation."),
 
     # --- DIM: unification --------------------------------------------------------------------------------------
     ("DIM401", "sources-disagree", "conforms", "error", "two sources of a dim disagree",
@@ -502,6 +538,21 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("PAIR448", "tokenizer-missing", "fits", "unknown", "tokenizers were not compared",
      "Same size is not same tokenizer: a drafter with a tokenizer of its own must give the target's ids.",
      "Put the tokenizer files beside both checkpoints."),
+    ("PAIR430", "size-left-out", "fits", "warning", "a size is left to its default, and the target states another",
+     "A conversion that drops the key keeps the tensors of one size and a config of another, or cuts the tensors to "
+     "the default.",
+     "State the size that the tensors were trained with."),
+    ("PAIR431", "borrowed-head-tied", "fits", "info", "the head that the drafter borrows is the target's embedding",
+     "The target has no head of its own: a trainer or engine that looks for one finds none, and may go on with a "
+     "random one.",
+     "Take the embedding as the head."),
+    ("PAIR432", "widths-differ", "fits", "info", "drafter and target are of different widths",
+     "The embedding is not the target's and must not be shared; readers that share it, or that hand on hidden states "
+     "as they are, fail.",
+     "Use an engine that keeps the drafter's own embedding."),
+    ("PAIR433", "context-below-training", "fits", "warning", "config states less context than was trained",
+     "Engines size tables and kernels by it: a draft position beyond it fails, or reads what is not there.",
+     "Raise max_position_embeddings to the length it was trained at; the weights stay as they are."),
     ("PAIR455", "diff-of-two-kinds", "usage", "error", "one is a drafter and the other a target",
      "A diff compares two versions of one model; how a drafter stands to a target is what check answers.",
      "Give two drafters, or two targets; for a pair: draftproof check --drafter A --target B."),

@@ -69,7 +69,10 @@ def test_wheel_holds_the_package_every_contract_file_and_nothing_else(wheel: Pat
     contracts = {p.relative_to(source).as_posix(): p.read_bytes() for p in source.rglob("*") if p.is_file()}
     shipped = {n.removeprefix("draftproof/shipped/"): b for n, b in inside.items() if "/shipped/" in n}
     assert shipped == contracts
-    modules = {f"draftproof/{p.name}" for p in (ROOT / "src" / "draftproof").iterdir() if p.is_file()}
+    code = ROOT / "src" / "draftproof"
+    files = (p.relative_to(code) for p in code.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+    modules = {f"draftproof/{p.as_posix()}" for p in files}
+    assert "draftproof/testing/corpus.toml" in modules
     rest = {n for n in inside if "/shipped/" not in n and ".dist-info/" not in n}
     assert rest == modules
 
@@ -97,6 +100,17 @@ def test_adapt_answers_the_founding_case(bin: Path, tmp_path: Path) -> None:
     out = run(bin / "draftproof", "adapt", FOUNDING, "--to", TARGET, folder=tmp_path)
     assert out.splitlines()[2].startswith("after these changes (max_position_embeddings)")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_corpus_builds_its_cases_from_the_wheel(bin: Path, tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from draftproof.testing import corpus; "
+        "root = corpus.build(corpus.CASES[0], Path('built')); "
+        "print(sorted(p.relative_to(root).as_posix() for p in root.rglob('config.json')))"
+    )
+    out = run(bin / "python", "-c", code, folder=tmp_path)
+    wanted = [f"{side}/{role}/config.json" for side in ("broken", "right") for role in ("drafter", "target")]
+    assert out.strip() == str(wanted)
 
 
 def test_pytest_checks_a_pair_with_no_file(bin: Path, tmp_path: Path) -> None:

@@ -244,6 +244,7 @@ PAIR406 drafter lm_head.weight: reduced draft vocabulary has no lm_head  contrac
 PAIR407 config.json: eagle_config.eagle_aux_hidden_state_layer_ids: aux layer ids are not usable with this target
   expected  distinct ascending layers of the target's 12
   observed  [2, 6, 13]: 13 is outside 0..12 (boundary)   (org/drafter (in memory))
+  note      2 of 3 states are captured: fc.weight gets 128 of 192
   help      Write the layers that the drafter was trained on.
 """,
     ),

@@ -184,7 +184,7 @@ KEYS: Mapping[str, tuple[str, set[str], set[str]]] = {
     "pad_token_id": ("ids", NOTHING, NOTHING),
     "quantization_config": ("object", NOTHING, NOTHING),
     "compression_config": ("object", NOTHING, NOTHING),
-    "eagle_config": ("object", NO_LAYERS, NO_LAYERS),
+    "eagle_config": ("object", NO_LAYERS, NO_LAYERS | {"CFG325 warning"}),
     "eagle_config.use_aux_hidden_state": ("bool", NOTHING, NOTHING),
     "eagle_config.norm_before_fc": ("bool", NOTHING, NOTHING),
     "eagle_config.eagle_aux_hidden_state_layer_ids": ("ints", NO_LAYERS, {"PAIR408 unknown", "PAIR409 info"}),

@@ -1,0 +1,115 @@
+"""Each report that metadata can judge is caught with its numbers, and the twin without the fault passes."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from draftproof.container import read_header
+from draftproof.findings import finding
+from draftproof.library import Library
+from draftproof.rules import RULES
+from draftproof.testing import corpus
+
+LIBRARY = Library()
+DATA = tomllib.loads(Path(corpus.__file__).with_name("corpus.toml").read_text(encoding="utf-8"))
+CASES = {case.id: case for case in corpus.CASES}
+LAUNCH, HUB = "D04 H04 I02 K01 K02 K08 K13 L01 L02 L04 M08", "M01 M02 M07"
+
+
+@pytest.mark.parametrize("case", corpus.CASES, ids=list(CASES))
+def test_report_is_caught_with_its_numbers_and_its_right_twin_passes(case: corpus.Case, tmp_path: Path) -> None:
+    result = corpus.judge(case, corpus.build(case, tmp_path), LIBRARY)
+    assert result.missed == ()
+    assert result.alarms == ()
+
+
+def test_every_report_has_a_case_or_says_what_it_needs() -> None:
+    built = {case.report for case in corpus.CASES}
+    assert len(DATA["report"]) == 111
+    assert built | set(corpus.ELSEWHERE) == set(DATA["report"])
+    assert not built & set(corpus.ELSEWHERE)
+    assert len(built) == 54
+    needs = {id: row["needs"] for id, row in DATA["report"].items() if "needs" in row}
+    assert {id for id, what in needs.items() if what == "launch"} == set(LAUNCH.split())
+    assert {id for id, what in needs.items() if what == "hub"} == set(HUB.split())
+
+
+def test_every_case_but_the_guard_expects_something_that_shows_something() -> None:
+    assert [id for id, case in CASES.items() if not case.expect] == ["K17"]
+    for case in corpus.CASES:
+        for expected in case.expect:
+            assert expected.shows
+            assert expected.code in RULES
+            assert expected.level in ("", "error", "warning", "unknown", "info")
+        assert set(case.also) <= set(RULES)
+
+
+def test_padding_alone_is_info_and_no_failure() -> None:
+    for id in ("A01", "A04"):
+        assert {e.level for e in CASES[id].expect} == {"info"}
+        assert CASES[id].also == ()
+
+
+def test_a_case_is_missed_if_a_number_is_not_shown_and_is_a_false_alarm_if_the_right_twin_shows_it(
+    tmp_path: Path,
+) -> None:
+    case = CASES["B05"]
+    folder = corpus.build(case, tmp_path)
+    other = replace(case, expect=(replace(case.expect[0], shows=("d2t", "6055")),))
+    assert corpus.judge(case, folder, LIBRARY) == corpus.Result(case, (), ())
+    missed = corpus.judge(other, folder, LIBRARY)
+    assert missed.missed == ("TEN403 that shows d2t, 6055",)
+    assert "TEN403 error drafter d2t" in missed.alarms[0]
+    anything = replace(case, expect=(corpus.Expected("*", ("36",), "pass"),))
+    assert any(text.startswith("right too: ") for text in corpus.judge(anything, folder, LIBRARY).alarms)
+
+
+def test_a_number_is_shown_only_as_a_whole() -> None:
+    found = finding("TEN403", "d2t", expected="[32000]", observed="[160540]", note="2.5 and 1e6")
+    assert corpus.Expected("TEN403", ("32000",), "error").matches(found)
+    for part in ("3200", "2000", "6054", "60540", "5", "2"):
+        assert not corpus.Expected("TEN403", (part,), "error").matches(found)
+    assert not corpus.Expected("TEN403", ("32000",), "warning").matches(found)
+    assert not corpus.Expected("TEN40?", ("32000",), "info").matches(found)
+
+
+def test_built_files_are_true_headers_and_sparse(tmp_path: Path) -> None:
+    folder = corpus.build(CASES["M05"], tmp_path) / "right" / "target"
+    index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
+    for name in sorted(set(index["weight_map"].values())):
+        raw = folder / name
+        with raw.open("rb") as file:
+            header, found = read_header(lambda a, b, f=file: (f.seek(a), f.read(b - a))[1], raw.stat().st_size, name)
+        assert not found
+        assert header is not None
+        assert set(header.tensors) == {n for n, shard in index["weight_map"].items() if shard == name}
+        assert raw.stat().st_size > 3_700_000_000
+        if hasattr(raw.stat(), "st_blocks"):
+            assert raw.stat().st_blocks * 512 < 1_000_000
+
+
+def test_table_counts_each_class_and_tells_each_miss() -> None:
+    good, bad = CASES["B05"], CASES["C01"]
+    text = corpus.table([corpus.Result(good, (), ()), corpus.Result(bad, ("PAIR409 that shows 2",), ("x",))])
+    rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line and line[0].isalpha()}
+    assert rows["B_DRAFT_VOCAB_MAP"] == ["6", "1", "1", "0", "0"]
+    assert rows["C_AUX_LAYERS"] == ["8", "1", "0", "1", "1"]
+    assert rows["all"] == ["111", "2", "1", "1", "1"]
+    assert "C01: missed: PAIR409 that shows 2" in text
+    assert "C01: false alarm: x" in text
+    assert re.search(r"^ 11 need the arguments of a launch: rung 3, loads: D04 H04", text, re.MULTILINE)
+
+
+def test_command_prints_the_table_and_fails_if_anything_is_missed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for missed, code in (((), 0), (("PAIR409 that shows 2",), 1)):
+        monkeypatch.setattr(corpus, "run", lambda missed=missed: [corpus.Result(CASES["C01"], missed, ())])
+        assert corpus.main() == code
+        assert "class of fault" in capsys.readouterr().out
