@@ -823,7 +823,7 @@ def shadowed(view: View, library: Library) -> Iterator[Finding]:
              if kind in library.detect("target", id).get("any_model_type", ())]  # fmt: skip
     if own and plain:
         parts = ("model.", "layers.", "norm.", "embed_tokens.", "lm_head.")  # what a plain model has too
-        lost = [disk for name, disk in view.names.items() if not name.startswith(parts)]
+        lost = sorted(disk for name, disk in view.names.items() if not name.startswith(parts))
         seen = f"architectures {listed(own)}, model_type {kind}" + (f": it drops {listed(lost)}" if lost else "")
         expected = "a class of its own, in auto_map for generic loaders"
         label = view.checkpoint.source.label
@@ -954,7 +954,7 @@ def quantised_with_target(view: View) -> Iterator[Finding]:
         seen = f"{logical.tensors[name].dtype} {list(logical.tensors[name].shape)}, and no scale"
         expected = f"named as ignored, in a checkpoint of {view.declared.name if view.declared else 'a scheme'}"
         yield finding("TEN432", name, expected=expected, observed=seen, where=_where(view, name))
-    packed = [d for d in view.names.values() if 0 < logical.bits(d) <= FEW_BITS]
+    packed = sorted(d for d in view.names.values() if 0 < logical.bits(d) <= FEW_BITS)
     if packed:
         first, more = packed[0], f" and others: {listed(packed)}" if packed[1:] else ""
         stored, whole = logical.stored[first], list(logical.tensors[first].shape)
