@@ -60,9 +60,9 @@ def shown_text(old: str) -> str:
 
 MODELS = """# Models
 
-Every model of which something is recorded in `contracts/recordings/`, and what draftproof says of it. `draftproof show
-ORG/NAME` prints a recording, with its source. None of these checkpoints was read: a config is *whole* (the recording is
-`derived`), or *partial*: only some keys are published, and the others are unknown, not absent.
+The {} models of which something is recorded in `contracts/recordings/`, and what draftproof says of each.
+`draftproof show ORG/NAME` prints a recording, with its source. None of these checkpoints was read: a config is *whole*
+(the recording is `derived`), or *partial*: only some keys are published, and the others are unknown, not absent.
 
 **Names.** A model is called by its repository, ORG/NAME. A file of a repository that is no checkpoint, as a trainer's
 config, is called by the repository and its path: ORG/REPO/PATH. A model whose repository is not known for certain
@@ -149,7 +149,8 @@ def models_text() -> str:
                 break
         else:
             others.append((repo, basis, "unknown: no contract tells what it is"))
-    out = [MODELS, f"## Pairs ({len(pairs) - 1})", "", *table(*pairs)]
+    count = sum(len(rows) - 1 for rows in (drafters, targets, configs, others))
+    out = [MODELS.replace("{}", str(count), 1), f"## Pairs ({len(pairs) - 1})", "", *table(*pairs)]
     for title, rows in (
         ("Drafters", drafters),
         ("Targets", targets),

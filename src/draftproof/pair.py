@@ -254,7 +254,8 @@ def _fused_configs(c: Couple, wants: Sequence[Expected]) -> Iterator[Finding]:
         own, pair = _shape(rule.shape, c.drafter.dims), _shape(rule.shape, c.own_dims)
         asked = f"[{', '.join(map(str, rule.shape))}]"
         if own is None or pair is None:
-            lacking = ", ".join(n for n in c.dims.needed(rule.shape) if not isinstance(c.dims(n), Known))
+            asked_of = c.own_dims if pair is None else c.drafter.dims
+            lacking = ", ".join(n for n in c.dims.needed(rule.shape) if not isinstance(asked_of(n), Known))
             yield unknown(code, want.name, expected=asked, observed=f"not known: {lacking}", contract=rule.line)
         elif own == pair:
             yield holds(code, want.name, f"{list(pair)} by both configs", expected=asked)

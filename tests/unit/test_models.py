@@ -208,6 +208,13 @@ def test_each_shared_row_that_ships_is_needed_by_a_pair() -> None:
     assert [row.because for row in rows if row.because not in needed] == []
 
 
+def test_shape_that_is_not_known_names_the_sizes_that_are_not() -> None:
+    report = api.check_pair_id("z-lab-kimi-k25-dflash", b.LIBRARY)
+    (said,) = [f for f in report.findings if f.code == "PAIR401" and f.subject == "fc.weight"]
+    assert said.observed == "not known: target.hidden"
+    assert all(not f.observed.endswith(": ") for f in report.findings)
+
+
 # --- pairs -----------------------------------------------------------------------------------------------------------
 
 
