@@ -702,12 +702,13 @@ def _still_wrong(couple: Couple, goal: Goal, steps: Sequence[Step]) -> list[Find
 
 
 def _verdict(d: Draft) -> str:
-    """Judge the plan: no where no attention tensor can be taken, in part where a required one cannot."""
+    """Judge the plan: no where nothing of the core can be taken, in part where a required tensor cannot."""
     if _not_known(d):
         return "unknown"
     if _unfit(d):
         return "no"
-    if not any(s.action == "copy" and s.group == "attention" and len(s.new_shape or ()) > 1 for s in d.steps):
+    core = _core(d.steps)
+    if not any(s.action == "copy" and s.group == core and len(s.new_shape or ()) > 1 for s in d.steps):
         return "no"
     lost = (
         s
@@ -719,6 +720,12 @@ def _verdict(d: Draft) -> str:
     if any(lost) or d.wrong:
         return "only in part"
     return "after these changes" if d.changes or _renamed(d.couple.drafter, d.goal) or _made(d) else "as is"
+
+
+def _core(steps: Sequence[Step]) -> str:
+    """Return the group without which there is nothing to start from: attention, else the first that reads no tokens."""
+    groups = [s.group for s in steps if len(s.new_shape or s.old_shape or ()) > 1]
+    return min((g for g in groups if g not in _WORDS), key=lambda g: g != "attention", default="")
 
 
 def _made(d: Draft) -> list[str]:
@@ -787,8 +794,9 @@ def _headline(verdict: str, d: Draft) -> str:
     elif verdict == "no" and (unfit := _unfit(d)) is not None:
         parts[0] += f": {unfit.subject}: {unfit.message}: {unfit.observed}"
     elif verdict == "no":
-        parts[0] += f" for attention: {_group_line(d.steps, only='attention')} can be taken"
-        parts.append(f"what remains: {_group_line(d.steps, but='attention')}")
+        core = _core(d.steps)
+        parts[0] += f" for {core}: {_group_line(d.steps, only=core)} can be taken"
+        parts.append(f"what remains: {_group_line(d.steps, but=core)}")
     elif verdict == "unknown":
         parts[0] += f": {_not_known(d)}"
     if d.wrong:
@@ -815,13 +823,13 @@ def _resized(drafter: View, goal: Goal) -> list[str]:
     return out + ([] if goal.vocabulary.same else ["other tokens"])
 
 
-_GROUPS = ("fusion", "attention", "mlp", "norm", "head", "embedding", "map", "")
+_GROUPS = ("fusion", "attention", "mlp", "norm", "head", "embedding", "map")  # first of all, in this order
 
 
 def _group_line(steps: Sequence[Step], *, only: str = "", but: str = "") -> str:
     """Say by group how much can be taken: "attention 0 of 7, mlp 3 of 3"."""
     out = []
-    for group in _GROUPS:
+    for group in dict.fromkeys((*_GROUPS, *(s.group for s in steps))):
         new = [s for s in steps if s.group == group and s.new_shape is not None]
         if new and group != but and (not only or group == only):
             taken = sum(s.action == "copy" for s in new)

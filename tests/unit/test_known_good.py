@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import builder as b
+from draftproof.adapt import adapt
 from draftproof.checkpoint import Checkpoint
 from draftproof.contracts import Fact
 from draftproof.findings import Report
@@ -19,6 +20,8 @@ from known_good import CASES, Good
 
 GROUP = "mtp"  # these stand in their target, which is no drafter by itself: the command line must ask for the group
 SILENT = ("pass", "info")
+SIZELESS = ("medusa", "hydra", "hydra-prefix")  # their configs state no sizes, and adapt decides from configs
+FIRST = {case.family: case for case in reversed(CASES)}
 
 
 def asked(case: Good) -> str:
@@ -56,8 +59,7 @@ def written(case: Good, here: Path) -> tuple[str, str]:
     if not case.inside:
         b.write(here / b.TARGET, case.target_config, case.target_tensors)
     for name, text in case.files.items():
-        side, _, file = name.partition("/")
-        (here / {"drafter": b.DRAFTER, "target": b.TARGET}[side] / file).write_text(text)
+        (here / "org" / name).write_text(text)
     return b.DRAFTER, b.DRAFTER if case.inside else b.TARGET
 
 
@@ -89,6 +91,26 @@ def test_layer_in_a_target_needs_no_second_folder(case: Good, here: Path) -> Non
     report = b.check(drafter, family=asked(case))
     assert [f for f in b.against(report) if f.level not in SILENT] == [], b.text(report)
     assert (report.verdict, report.sides[0].contract) == ("pass", case.family)
+
+
+@pytest.mark.parametrize("case", FIRST.values(), ids=lambda case: case.id)
+def test_known_good_checkpoint_passes_in_shards(case: Good, here: Path) -> None:
+    b.write(here / b.DRAFTER, case.drafter_config, case.drafter_tensors, shards=3)
+    if not case.inside:
+        b.write(here / b.TARGET, case.target_config, case.target_tensors, shards=2)
+    for name, text in case.files.items():
+        (here / "org" / name).write_text(text)
+    target = b.DRAFTER if case.inside else b.TARGET
+    report = b.check(b.DRAFTER, target, facts=declared(case), family=asked(case))
+    assert [f for f in b.against(report) if f.level not in SILENT] == [], b.text(report)
+    assert (report.verdict, report.sides[0].contract) == ("pass", case.family)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not c.inside], ids=lambda case: case.id)
+def test_known_good_drafter_is_adapted_to_its_own_target_as_it_is(case: Good, here: Path) -> None:
+    plan = adapt(*written(case, here), b.LIBRARY).plan
+    assert plan is not None
+    assert (plan.verdict, plan.changes) == ("unknown" if case.family in SIZELESS else "as is", ()), plan.headline
 
 
 def test_every_case_has_a_name_and_a_family_of_its_own_prefix() -> None:
