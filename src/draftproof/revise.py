@@ -15,7 +15,7 @@ from draftproof.checkpoint import Checkpoint
 from draftproof.contracts import Pair
 from draftproof.findings import Finding, Report, Section, finding, unknown, visible
 from draftproof.hub import COMMIT, REPO, Source, cached_snapshot, open_folder, open_model, read_recording, snapshot_name
-from draftproof.language import Where, scan
+from draftproof.language import FOLDERS, Where, scan
 from draftproof.library import Library
 
 ROLES = ("drafter", "target")
@@ -43,13 +43,21 @@ def revise(id: str, revisions: Mapping[str, str], folder: str, library: Library)
         help = f"copy it first: to contracts/pairs/{path.name}"
         parts: dict[str, Any] = {"expected": "a pair of your own", "observed": "a shipped one", "help": help}
         return _no(id, "conforms", finding("SRC122", visible(path), "the pair ships with draftproof", **parts))
+    path = path.absolute()
+    root = path.parents[1]
+    if path.parent.name != FOLDERS["pair"] or root not in library.roots:
+        help = f"give --contracts {root}" if path.parent.name == FOLDERS["pair"] else "move it to contracts/pairs/"
+        parts = {"expected": "a pair of the contracts that are read", "observed": visible(path.parent), "help": help}
+        return _no(id, "conforms", finding("SRC122", visible(path), "its recording would have no place", **parts))
     out = Revised(path)
     text = path.read_bytes().decode("utf-8")
     problems: list[Finding] = []
     for role in ROLES:
         if not (revision := revisions.get(role)):
             continue
-        model: str = getattr(pair, role)
+        name: str = getattr(pair, role)
+        known, _ = library.model(name)
+        model = known.repo if known else name  # an alias is no repo
         problem = _no_repo(role, model, revision)
         source = problem or _at_hand(model, revision, folder, library)
         if isinstance(source, Finding):
@@ -62,17 +70,17 @@ def revise(id: str, revisions: Mapping[str, str], folder: str, library: Library)
             problems.append(finding("SRC122", visible(path), expected="model = …", observed=seen, help=help))
             continue
         text = edited
-        report = _keep(out, source, model, revision, path.parents[1] / "recordings", library)
+        report = _keep(out, source, model, revision, root / "recordings", library)
         if report is not None:
             return report
         was = getattr(pair, f"{role}_revision") or "none"
         out.says.append(f"{role} {model}: revision {was} → {revision}")
-        old = open_side(model, role, library, None if was == "none" else was, path.parent)
+        old = open_side(name, role, library, None if was == "none" else was, path.parent)
         if isinstance(old, Checkpoint):
             out.versions.append((old.source, source))
         else:
             out.says.append(f"the version before is not at hand ({old.observed}): no diff of it")
-        out.says += _others(pair, role, model, library)
+        out.says += _others(pair, role, name, library)
     if problems:
         return _no(id, "conforms", *problems)
     out.files[path] = text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,20 @@ def test_pair_given_as_its_file_is_edited_there(repository: Path) -> None:
     assert tomllib.loads(path.read_text())["drafter"]["revision"] == NEW
 
 
+def test_model_named_by_an_alias_is_recorded_under_its_repo(repository: Path) -> None:
+    models = repository / "contracts" / "models"
+    models.mkdir()
+    head = 'schema = 1\nkind = "model"\nid = "org--drafter"\nrepo = "org/drafter"\n'
+    alias = 'aliases = ["our/drafter"]\n'
+    (models / "org--drafter.toml").write_text(head + alias)
+    pair(repository, LAYOUTS["inline"].replace("org/drafter", "our/drafter"))
+    assert cli.main(["record", "mine", "--drafter-revision", NEW, "--from", "v2"]) == 0
+    assert recording(repository).name == "org/drafter"
+    assert cli.main(["check", "mine"]) == 4
+    data = tomllib.loads((repository / "contracts/pairs/mine.toml").read_text())
+    assert data["drafter"] == {"model": "our/drafter", "revision": NEW}
+
+
 def test_acceptance_that_no_longer_matches_is_named(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     short = b.write(repository / "short", b.dense_config(max_position_embeddings=1024), b.dense())
     file = f"contracts/recordings/org--drafter@{OLD[:8]}.json"
@@ -207,6 +222,8 @@ REFUSED: dict[str, tuple[list[str], int, str]] = {
     "a short commit": (["mine", "--drafter-revision", NEW[:8], "--from", "v2"], 2, "SRC117"),
     "no such pair": (["mien", "--drafter-revision", NEW, "--from", "v2"], 2, "CON113"),
     "no such file": (["./mien.toml", "--drafter-revision", NEW, "--from", "v2"], 2, "SRC111"),
+    "a pair outside contracts": (["outside.toml", "--drafter-revision", NEW, "--from", "v2"], 2, "contracts/pairs/"),
+    "a pair of other contracts": (["more/pairs/mine.toml", "--drafter-revision", NEW], 2, "give --contracts"),
     "a folder for a pair": (["v2", "--drafter-revision", NEW], 2, "CON113"),
     "not at hand": (["mine", "--drafter-revision", NEW], 4, "hf download org/drafter --revision"),
     "no such folder": (["mine", "--drafter-revision", NEW, "--from", "./none"], 2, "SRC111"),
@@ -233,6 +250,9 @@ def test_what_cannot_be_done_is_a_finding_and_nothing_is_written(
     (repository / "contracts/pairs/torn.toml").write_text('schema = 1\nkind = "pair\n')
     pair(repository, LAYOUTS["inline"].replace("org/drafter", "org/taken"), "taken")
     (repository / f"contracts/recordings/org--taken@{NEW[:8]}.json").write_text("precious")
+    (repository / "outside.toml").write_text(HEAD.replace("mine", "outside") + LAYOUTS["inline"])
+    (repository / "more" / "pairs").mkdir(parents=True)
+    shutil.copy(repository / "contracts/pairs/mine.toml", repository / "more/pairs")
     before = state(repository)
     capsys.readouterr()
     assert cli.main(["record", *words]) == code
