@@ -86,6 +86,11 @@ class Tokenizer:
         """Return text -> id; an added token counts before the vocabulary."""
         return {t: i for i, t in (self.ids or {}).items()} | {a.content: i for i, a in self.added.items()}
 
+    @property
+    def whole(self) -> bool:
+        """Tell whether all files could be used: else an id that is not in the table may have a token all the same."""
+        return not any(f.level == "unknown" for f in self.findings)
+
     @cached_property
     def real(self) -> set[int]:
         """Return the ids that stand for text: all but reserved placeholders."""
@@ -234,10 +239,10 @@ def parse_vocabulary(name: str, raw: bytes) -> Parsed:
         return _tokenizer_json(data) if name == "tokenizer.json" else _vocab_json(data, "BPE", ())
     if name == "vocab.txt":
         try:
-            lines = raw.decode().splitlines()
+            lines = raw.decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
         except UnicodeDecodeError as bad:
             raise Bad("one token a line, in UTF-8", f"byte {bad.start} is not UTF-8") from None
-        return _filled(Parsed("WordPiece", dict(enumerate(lines)), {}))
+        return _filled(Parsed("WordPiece", dict(enumerate(lines)) if raw.strip() else {}, {}))
     if _TIKTOKEN.match(raw[:4096]) or name.endswith(".tiktoken"):
         return _filled(Parsed("byte-level BPE (tiktoken)", _ranks(raw), {}))
     if not raw.strip():
@@ -408,7 +413,7 @@ class Tokenizers:
     def padding(self, own: int, theirs: int) -> str:
         """Return why vocabularies of two sizes differ by padding only, or "" where that is not known to hold."""
         d = self.differences
-        if d is None or d.plain or d.moved or self.tables is None:
+        if d is None or d.plain or d.moved or self.tables is None or not all(t.whole for t in self.tables):
             return ""
         largest = max(t.largest for t in self.tables)
         if largest >= min(own, theirs):
@@ -530,7 +535,7 @@ def _rows(both: Tokenizers, view: View, side: Tokenizer) -> Iterator[Finding]:
     else:
         yield holds("CFG330", subject, f"largest id {side.largest}, {rows.value} rows")
     padded = rows.value - (len(side.real) - len(beyond))
-    if padded > 0:
+    if padded > 0 and side.whole:
         seen = f"{rows.value - padded} real ids, the largest {side.largest}: {padded} rows are padding"
         yield finding("PAIR447", subject, expected=f"{rows.value} rows ({rows.witness})", observed=seen)
     other = both.tokens.target if view is both.tokens.drafter else both.tokens.drafter
@@ -552,7 +557,7 @@ def _listed(ids: Mapping[int, str], chosen: Sequence[int]) -> str:
 
 def _named_ids(view: View, side: Tokenizer, more: Mapping[str, Any]) -> Iterator[Finding]:
     """Hold the special ids of one side's configs to its tokenizer, and the tokens it names to its table."""
-    if side.ids is None:
+    if side.ids is None or not side.whole:
         return
     rows = rows_of(view)
     for key in view.keys("special"):
@@ -645,7 +650,10 @@ def _tables(d: Differences, a: Tokenizer, b: Tokenizer) -> Iterator[Finding]:
                       note="; ".join(shown[:SHOWN]), where=a.label)  # fmt: skip
     if d.plain or d.moved:
         return
-    if only or d.reserved:
+    if not (a.whole and b.whole):
+        seen = f"{d.common - len(d.all)} of {d.common} common ids are the same; not all files can be used"
+        yield unknown("PAIR419", "tokenizer", expected="all files of both tokenizers", observed=seen, where=a.label)
+    elif only or d.reserved:
         placeholders = f", {len(d.reserved)} are placeholders on one side" if d.reserved else ""
         rest = "" if d.special else f"all {d.common - len(d.reserved)} common ids are the same, "
         shown = [f"{i}: {quoted(own[i])} (drafter only)" for i in d.own[:SHOWN]]

@@ -631,6 +631,25 @@ def test_file_that_cannot_be_used_is_said_and_nothing_is_concluded_from_it(name:
     assert b.codes(report) <= {"CFG333 unknown", "PAIR419 unknown", "PAIR447 info"}, b.text(report)
 
 
+def test_ids_that_a_broken_file_may_name_are_not_said_to_be_without_a_token() -> None:
+    words = tokenizer(rows=[])  # the special tokens stand in the other file
+    rows = {str(i): {"content": text, "special": True} for text, i in SPECIAL.items()}
+    whole = {"tokenizer.json": words, "tokenizer_config.json": json.dumps({"added_tokens_decoder": rows})}
+    broken = whole | {"tokenizer_config.json": "{"}
+    assert beyond_padding(ids(files=whole, base=whole)) == set()
+    report = ids(files=broken, base=whole)
+    assert b.codes(report) == {"CFG333 unknown", "PAIR419 unknown", "PAIR447 info"}, b.text(report)
+    assert "500 of 500 common ids are the same; not all files can be used" in said(report, "PAIR419")
+
+
+def test_lines_of_a_vocabulary_end_at_line_feeds_only() -> None:
+    lines = ["a", "\u2028", "b\x0bc", "\x85"]
+    report = pair({"vocab.txt": "\r\n".join(lines)}, {"vocab.txt": "\n".join(lines) + "\n"},
+                  b.dense_config(**NO_IDS), b.target_config(**NO_IDS))  # fmt: skip
+    assert beyond_padding(report) == set()
+    assert "4 real ids, the largest 3" in said(report, "PAIR447")
+
+
 def test_file_that_cannot_be_read_is_said() -> None:
     report = pair({"tokenizer.json": GOOD}, {"tokenizer.json": GOOD}, unread="tokenizer.json")
     assert "Permission denied" in said(report, "CFG333")
