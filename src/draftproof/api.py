@@ -142,6 +142,11 @@ def examine(
         case.drafter = view_of(case, sides["drafter"], "family", inner.id if inner else family)
     if "target" in sides:
         case.target = _target_of(case, sides["target"])
+    if [f.code for f in case.source] == ["PAIR422", "PAIR422"]:
+        swapped = [visible(sides[role].source.name) for role in ("target", "drafter")]
+        case.source = [
+            replace(f, help=f"the two are swapped: --drafter {swapped[0]} --target {swapped[1]}") for f in case.source
+        ]
     if case.drafter and case.target and case.drafter.contract and case.target.contract:
         repo = case.drafter.checkpoint.source.repo
         case.couple = Couple(case.drafter, case.target, library, declared_facts(library, repo, facts))

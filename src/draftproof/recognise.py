@@ -28,7 +28,7 @@ def recognise(
     if id and not group:
         contract, found = library.get(kind, id)
         return contract, list(found)
-    if kind == "family" and (adapter := _adapter(checkpoint)):
+    if kind == "family" and not (group or in_target) and (adapter := _adapter(checkpoint)):
         return None, [adapter]
     ranked = rank(library, checkpoint, kind, among=group, in_target=in_target or bool(group))
     best = [one for one in ranked if one[0] == ranked[0][0]]
@@ -112,7 +112,7 @@ def nearly(library: Library, checkpoint: Checkpoint, ids: Sequence[str]) -> tupl
     rows: list[tuple[int, str, str]] = []
     for id in ids:
         contract, _ = library.get("family", id)
-        if contract is None:
+        if contract is None or (contract.in_target and len(ids) == len(library.files("family"))):
             continue
         decoded = [[d.decode(n) for n in names] for d in contract.dialects]
         good = [{c for c in row if c is not None and next(contract.rules_for(c), None)} for row in decoded]

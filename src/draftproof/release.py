@@ -385,6 +385,7 @@ def stated_dtype(view: View) -> Iterator[Finding]:
 _ABSOLUTE = re.compile(r"(/[^/\0\n]+){2,}/?|file://.+|~[/\\].+|[A-Za-z]:[\\/].+|\\\\[\w.-]+\\.+")
 _RELATIVE = re.compile(r"\.{1,2}[/\\].*|[^/\s]+(/[^/\s]+){2,}/?|(.*/)?(checkpoint|epoch|step|iter)[-_]?\d+/?")
 _OF_NAMES = ("_name_or_path", "name_or_path", "base_model", "base_model_name_or_path")  # keys that name a model
+_TEXTS = (".py", ".sh", ".md", ".txt", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".ipynb", ".jinja", ".gitattributes")
 _NO_SECRET = ("", "none", "null", "true", "false")
 _SKIPPED = ("tokenizer.json", "vocab.json", "tekken.json")  # tables of tokens
 
@@ -407,10 +408,11 @@ def leaks(source: Source, view: View, card: Card, rules: Release) -> Iterator[Fi
                 expected = "ORG/NAME" if name in _OF_NAMES or key in verifier else "no path of this machine"
                 code = "REL515" if file == "config.json" and key in verifier else "REL514"
                 yield finding(code, subject, expected=expected, observed=visible(text, 120), where=source.label)
-    for number, line in enumerate(card.raw.splitlines(), 1):
-        if what := _secret(line, rules):
-            secrets += 1
-            yield _leaked(f"{CARD}, line {number}", what, "", source)
+    for file, text in ((CARD, card.raw), *_text_files(source, rules)):
+        for number, line in enumerate(text.splitlines(), 1):
+            if what := _secret(line, rules):
+                secrets += 1
+                yield _leaked(f"{visible(file)}, line {number}", what, "", source)
     if not paths:
         yield holds("REL514", source.name, "no path of a machine in its JSON files")
     if not secrets:
@@ -447,13 +449,25 @@ def _json_files(source: Source, view: View, rules: Release) -> Iterator[tuple[st
     """Yield the JSON files that are small, are no table of tokens, and are not left over from the training."""
     for name, size in source.files.items():
         odd = name in _SKIPPED or name.endswith(".index.json")
-        odd = odd or any(fnmatchcase(name, r.name) for r in rules.leftovers)
+        odd = odd or _left(name, rules)
         if name == "config.json":
             yield name, view.checkpoint.config.data
         elif name.endswith(".json") and not odd and 0 < size <= JSON_LIMIT:
             raw = source.take(name, JSON_LIMIT)
             data, _ = strict_json(raw) if isinstance(raw, bytes) else (None, [])
             yield name, data
+
+
+def _text_files(source: Source, rules: Release) -> Iterator[tuple[str, str]]:
+    """Yield the small scripts and settings of a folder as text; what is left over from the training is not read."""
+    for name, size in source.files.items():
+        if name.endswith(_TEXTS) and name != CARD and 0 < size <= JSON_LIMIT and not _left(name, rules):
+            raw = source.take(name, JSON_LIMIT)
+            yield name, raw.decode("utf-8", "replace") if isinstance(raw, bytes) else ""
+
+
+def _left(name: str, rules: Release) -> bool:
+    return any(fnmatchcase(name, row.name) for row in rules.leftovers)
 
 
 def _strings(data: Any, path: str = "") -> Iterator[tuple[str, str]]:

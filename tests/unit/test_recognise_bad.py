@@ -320,6 +320,13 @@ def test_drafter_given_as_target_is_told_as_a_drafter() -> None:
     assert "a drafter (eagle3)" in b.text(report)
 
 
+def test_drafter_and_target_that_are_swapped_are_told_the_right_order() -> None:
+    target, drafter = b.write(Path("target"), b.target_config(), b.target()), put(GOOD)
+    report = api.check_models(target, drafter, b.LIBRARY)
+    assert b.codes(report) == {"PAIR422", "PAIR422 unknown"}
+    assert "the two are swapped: --drafter drafter --target target" in b.text(report)
+
+
 def test_same_repo_for_both_is_no_pair_wherever_the_two_are_read() -> None:
     cache("models--org--name", COMMIT)
     cache("other/models--org--name", OTHER, (OTHER,))

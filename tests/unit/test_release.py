@@ -195,6 +195,7 @@ FAULTS: Mapping[str, tuple[Mapping[str, bytes | str | None] | Callable[[Path], N
         {CARD: card(body=f"```bash\nexport HF_TOKEN={TOKEN}\n```\n")}, {"REL516"}, "README.md, line 8",
     ),
     "path in the front matter": ({CARD: card(FRONT + "datasets: /data/me/x\n")}, {"REL514 warning"}, "/data/me/x"),
+    "token in a script": ({"serve.sh": f"export X={TOKEN}\n"}, {"REL516"}, "serve.sh, line 1"),
     "key that holds a secret": ({"run.json": '{"api_key": "abc"}'}, {"REL516"}, "run.json: api_key"),
 }  # fmt: skip
 
