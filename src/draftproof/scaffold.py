@@ -15,7 +15,7 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from draftproof.api import RUNGS, Case, examine_models, open_side, report, side
+from draftproof.api import RUNGS, Case, declared_target, examine_models, open_side, report, side
 from draftproof.checkpoint import Checkpoint
 from draftproof.container import Tensor
 from draftproof.contracts import MAX_TENSORS, RESERVED
@@ -58,14 +58,25 @@ def init(
         if unknown_yet and not opened.config.broken and opened.table().read and opened.table().tensors:
             return _family(opened, library, path)
         return Report(subject, (Section.of("conforms", [*opened.findings, *found]),))
-    case, target = examine_models(opened.source, target, library, family)
-    if target is None or case.target is None or case.drafter is None:
+    declared = "" if contract is None or contract.in_target else declared_target(opened, contract, library)
+    case, target = examine_models(opened.source, target or declared or None, library, family)
+    spec = str(target or "")
+    named = re.fullmatch(rf"({REPO})(@[0-9a-f]{{40}})?", spec)
+    away = case.target is None and named is not None and [f.code for f in case.source] == ["SRC112"]
+    if case.drafter is None or (case.target is None and not away):
         lacking = [] if target is not None or case.source else [
             finding("SRC117", "target", "a pair needs a target", expected="--target MODEL",
                     observed="none was given, and the drafter declares none",
                     help="give it; for a family contract instead: --output contracts/families/ID.toml")]  # fmt: skip
         return Report(subject, (Section.of("conforms", [*case.source, *lacking]),))
-    return _pair(case, family, path)
+    theirs = case.target.checkpoint.source if case.target else _away(spec)
+    return _pair(case, theirs, family, path)
+
+
+def _away(spec: str) -> Source:
+    """Return what is known of a model that is not at hand: its name, and the commit that was asked for."""
+    repo, _, at = spec.partition("@")
+    return Source(repo, "recording", repo=repo, revision=at or None)
 
 
 # --- TOML ---------------------------------------------------------------------------------------------------------
@@ -99,10 +110,9 @@ def _comment(text: str, indent: str = "") -> Iterator[str]:
 # --- a pair -------------------------------------------------------------------------------------------------------
 
 
-def _pair(case: Case, family: str, path: Path | None) -> Draft:
+def _pair(case: Case, theirs: Source, family: str, path: Path | None) -> Draft:
     assert case.drafter is not None
-    assert case.target is not None
-    own, theirs = case.drafter.checkpoint.source, case.target.checkpoint.source
+    own = case.drafter.checkpoint.source
     title = f"{visible(_short(own))} with {visible(_short(theirs))}"
     id = path.stem if path else _id(f"{_short(own)}-with-{_short(theirs)}")
     out = [f"# contracts/pairs/{id}.toml", "schema = 1", 'kind = "pair"', f"id = {toml(id)}", f"title = {toml(title)}"]
@@ -114,9 +124,10 @@ def _pair(case: Case, family: str, path: Path | None) -> Draft:
         out.append(f"family = {toml(contract.id)}")
     out.append("")
     made = report(case, "")
-    for row in (side(case.drafter), side(case.target)):
+    for row in (side(view) for view in (case.drafter, case.target) if view):
         words = [row.contract or "no contract knows it", f"{row.dialect} names" if row.dialect else "", row.provenance]
         out += _comment(f"{row.role}: {', '.join(filter(None, words))}")
+    out += [] if case.target else _comment("target: not at hand, so that nothing was compared with it")
     out += _comment("; ".join(f"{s.rung}: {s.verdict}" for s in made.sections if s.rung in RUNGS))
     fails = [f for f in made.findings if f.level in ("error", "warning") and not f.code.startswith("CON")]
     open_ = [f for f in made.findings if f.level == "unknown"]

@@ -164,6 +164,21 @@ def test_declared_verifier_is_the_target_and_is_not_asked_for() -> None:
     assert "# trained_on = " not in made.text
 
 
+@pytest.mark.parametrize("declared", [True, False])
+def test_target_that_is_not_at_hand_is_named_all_the_same(declared: bool) -> None:
+    verifier = {"verifier": {"name_or_path": "org/away"}} if declared else b.ABSENT
+    put(b.dense_config(speculators_config=verifier))
+    words = [] if declared else ["--target", "org/away"]
+    assert run("init", "--drafter", "drafter", *words, "--output", PAIR) == 0
+    text = Path(PAIR).read_text()
+    assert tomllib.loads(text)["target"] == {"model": "org/away"}
+    assert "# target: not at hand" in text
+    assert '{ code = "SRC112"' in text
+    after = api.check_pair_id(PAIR, Library())
+    assert verdicts(after) == verdicts(api.check_models("drafter", "org/away", Library()))
+    assert after.exit_code == 4
+
+
 def test_family_that_was_given_is_written_out() -> None:
     made = init(put(), put_target(), b.LIBRARY, family="eagle3")
     assert isinstance(made, Draft)
@@ -173,7 +188,7 @@ def test_family_that_was_given_is_written_out() -> None:
 @pytest.mark.parametrize(
     ("drafter", "target", "code"),
     [("./nope", "target", "SRC111"), ("drafter", "./nope", "SRC111"), ("drafter", None, "SRC117"),
-     ("drafter", "org/nope", "SRC112"), ("drafter", "drafter", "SRC118"), ("empty", "target", "SRC114")],
+     ("org/nope", "target", "SRC112"), ("drafter", "drafter", "SRC118"), ("empty", "target", "SRC114")],
 )  # fmt: skip
 def test_what_cannot_be_read_is_said_and_nothing_is_written(drafter: str, target: str | None, code: str) -> None:
     put(), put_target()
