@@ -347,9 +347,6 @@ def serving(source: Source, view: View) -> Iterator[Finding]:
         lacking.append(("weights", "*.safetensors"))
     if shards and not any(n.endswith(".index.json") for n in files):
         lacking.append((f"index of {len(shards)} shards", "*.safetensors.index.json"))
-    for module in _own_modules(view):
-        if f"{module}.py" not in files:
-            lacking.append(("code that auto_map in config.json names", f"{module}.py"))
     contract = view.contract
     for row in contract.serving if contract else ():
         names = [n.strip() for n in row.split("|")]
@@ -359,6 +356,9 @@ def serving(source: Source, view: View) -> Iterator[Finding]:
         yield finding("REL512", name, f"{what}: not there", expected=name, observed="no such file", where=where)
     if not lacking:
         yield holds("REL512", source.name, "every file that serving needs")
+    for name in [f"{module}.py" for module in _own_modules(view) if f"{module}.py" not in files]:
+        yield finding("REL512", name, "code that auto_map in config.json names is not there", level="info", where=where,
+                      expected=name, observed="no such file: engines have code of their own")  # fmt: skip
     torch = [n for n in weights if not n.endswith(".safetensors")]
     if torch and len(torch) == len(weights):
         yield finding("REL517", listed(torch, 3), expected="safetensors files", observed=listed(torch), where=where)

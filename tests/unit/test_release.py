@@ -16,6 +16,8 @@ from draftproof import cli
 from draftproof.findings import Report
 from draftproof.library import Library
 from draftproof.release import CARD, FRONT_LIMIT, check_release, read_front
+from draftproof.render import finding_text
+from known_good import CASES, Good
 
 FRONT = (
     "base_model: org/target\nlicense: apache-2.0\ntags: [eagle3, speculative-decoding]\nlibrary_name: transformers\n"
@@ -95,6 +97,21 @@ def test_good_release_passes_with_nothing_above_info(name: str, tmp_path: Path) 
     assert {f.code for f in report.sections[-1].findings if f.level == "pass"} >= {
         "REL501", "REL503", "REL504", "REL506", "REL507", "REL509", "REL510", "REL511", "REL512", "REL514", "REL516",
     }  # fmt: skip
+
+
+def test_code_that_the_config_names_and_that_is_not_there_is_an_info(tmp_path: Path) -> None:
+    report = checked(release(tmp_path / "d", config=b.dense_config(auto_map={"AutoModel": "modeling_x.X"})))
+    assert codes(report) == set()
+    assert "REL512 [info] modeling_x.py" in " ".join(finding_text(f) for f in report.findings)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not c.inside], ids=lambda case: case.id)
+def test_what_trainers_write_is_no_fault_of_a_release(case: Good, tmp_path: Path) -> None:
+    folder = b.write(tmp_path / "d", case.drafter_config, case.drafter_tensors)
+    (folder / CARD).write_text(card(f"base_model: {b.TARGET}\nlicense: mit\n"))
+    (folder / "tokenizer.json").write_text("{}")
+    report = checked(folder)
+    assert {c for c in codes(report) if c.startswith("REL")} == set(), b.text(report)
 
 
 def test_release_says_all_that_check_says_of_the_drafter(tmp_path: Path) -> None:
@@ -179,7 +196,6 @@ FAULTS: Mapping[str, tuple[Mapping[str, bytes | str | None] | Callable[[Path], N
     "no weights": ({WEIGHTS: None}, {"SRC120 unknown", "REL512"}, "*.safetensors"),
     "no config": ({"config.json": None}, {"CFG301"}, "config.json"),
     "shards without an index": (sharded_without_index, {"REL512"}, "index of 2 shards"),
-    "code that is not there": (config(auto_map={"AutoModel": "modeling_x.X"}), {"REL512"}, "modeling_x.py"),
     "dtype not as declared": (config(torch_dtype="float32"), {"CFG309 warning"}, "float32"),
     "path in the config": (config(_name_or_path="/home/me/out/run-1"), {"REL514 warning"}, "/home/me/out/run-1"),
     "path of Windows": (config(data="C:\\Users\\me\\x"), {"REL514 warning"}, "C:"),

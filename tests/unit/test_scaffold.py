@@ -17,6 +17,7 @@ from draftproof import api, cli
 from draftproof.findings import Report
 from draftproof.library import Library, load
 from draftproof.scaffold import Draft, express, init, sizes_of, toml
+from known_good import CASES, Good
 
 PAIR = "contracts/pairs/mine.toml"
 
@@ -52,7 +53,7 @@ def verdicts(report: Report) -> dict[str, Any]:
 
 # --- a pair -------------------------------------------------------------------------------------------------------
 
-CASES: dict[str, tuple[dict[str, Any], b.Table]] = {
+PAIRS: dict[str, tuple[dict[str, Any], b.Table]] = {
     "fits": ({}, b.dense()),
     "context too short": ({"max_position_embeddings": 1024}, b.dense()),
     "tensor missing": ({}, b.changed(b.dense(), {"norm.weight": None})),
@@ -65,9 +66,9 @@ CASES: dict[str, tuple[dict[str, Any], b.Table]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PAIRS)
 def test_pair_that_is_written_gives_the_same_verdicts(name: str) -> None:
-    changes, table = CASES[name]
+    changes, table = PAIRS[name]
     drafter, target = put(b.dense_config(**changes), table), put_target()
     assert run("init", "--drafter", drafter, "--target", target, "--output", PAIR) == 0
     pair, found = load(Path(PAIR), "pair", Library())
@@ -90,9 +91,9 @@ def uncommented(text: str, because: str) -> str:
     return "\n".join(out).replace('because = ""', f"because = {json.dumps(because)}") + "\n"
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PAIRS)
 def test_proposals_name_every_finding_and_accept_it_once_a_reason_is_given(name: str) -> None:
-    changes, table = CASES[name]
+    changes, table = PAIRS[name]
     put(b.dense_config(**changes), table), put_target()
     run("init", "--drafter", "drafter", "--target", "target", "--output", PAIR)
     text = Path(PAIR).read_text()
@@ -122,6 +123,16 @@ def test_founding_pair_is_written_with_what_is_known_and_where_it_was_read(capsy
     Path("contracts/pairs", f"{data['id']}.toml").write_text(text)
     after = api.check_pair_id(data["id"], Library(Path("contracts")))
     assert verdicts(after) == verdicts(api.check_models(drafter, target, b.LIBRARY))
+
+
+@pytest.mark.parametrize("id", b.LIBRARY.files("pair"))
+def test_every_shipped_pair_could_have_been_started_by_init(id: str) -> None:
+    pair, _ = b.LIBRARY.get("pair", id)
+    made = init(pair.drafter, pair.target, b.LIBRARY, family=pair.family, path=Path(PAIR))
+    assert isinstance(made, Draft)
+    Path(PAIR).write_text(made.text)
+    after = api.check_pair_id(PAIR, Library())
+    assert verdicts(after) == verdicts(api.check_models(pair.drafter, pair.target, b.LIBRARY, pair.family))
 
 
 def test_revision_that_is_known_is_pinned() -> None:
@@ -342,6 +353,14 @@ def test_plain_architecture_is_told_by_tensors_that_others_have_not() -> None:
     assert data["detect"]["plain_architecture"] == ["Qwen3ForCausalLM"]
     assert not {"norm.weight", "lm_head.weight"} & set(data["detect"]["any_tensor"])
     assert b.codes(api.check_models("drafter", None, Library(Path("contracts")))) == set()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_family_that_is_written_of_any_checkpoint_describes_it(case: Good) -> None:
+    written(case.drafter_config, case.drafter_tensors)
+    report = api.check_models("drafter", None, Library(Path("contracts")), "mine")
+    assert b.codes(report) <= {"SRC112 unknown"}, b.text(report)
+    assert report.sides[0].tensors == len(case.drafter_tensors)
 
 
 def test_folder_of_families_asks_for_a_family_though_one_is_known() -> None:
