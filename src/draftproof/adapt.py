@@ -314,7 +314,8 @@ def _for_layout(couple: Couple, goal: Goal, steps: Sequence[Step]) -> Iterator[S
     lacks = {rule.name for s in steps for rule, _ in goal.contract.rules_for(s.tensor) if rule.name in layout.lacks}
     shapes = {n: shape for n, (_, shape) in layout_of(goal).items()}
     done = {s.tensor: s for s in steps}
-    for name in needs:
+    rows = {n: r.name for n in shapes for r, _ in goal.contract.rules_for(n)}
+    for name in [n for n, row in rows.items() if {n, row} & needs]:
         if (step := _needed(couple, goal, name, done, shapes.get(name))) is not None:
             done[name] = step
     for name, step in done.items():
@@ -343,14 +344,15 @@ def _needed(
     was = step.old_shape if step is not None else None
     roles = {tensor: part for part, tensor in goal.contract.roles.items()}
     part, group = roles.get(name, ""), next(r.group for r, _ in goal.contract.rules_for(name))
-    asked = f"{goal.trainer.title} refuses to start without it"
+    asked = f"{goal.trainer.title} needs it"
     source = done.get(goal.contract.roles.get("map", ""))
     full = goal.view.size("target_vocab") == goal.view.size("draft_vocab") or goal.vocabulary.whole
     if part == "map" and full:
         return Step(name, "make", was, shape, f"all zero: the whole vocabulary; {asked}", group)
     if part == "mask" and (full or (source is not None and source.action in ("copy", "take"))):
         return Step(name, "make", was, shape, f"{'all true' if full else 'from d2t'}; {asked}", group)
-    if part == "embedding" and shape[1:] == _target_width(couple):
+    rows = part == "embedding" or (part == "head" and full)  # are those of the target
+    if rows and shape[1:] == _target_width(couple):
         return Step(name, "lend", was, shape, f"the target's; {asked}", group)
     if part == "map":
         return None  # it must come from the trainer, and a step says so already
@@ -659,14 +661,14 @@ def _renamed(drafter: View, goal: Goal) -> str:
     return next((disk for name, disk in names if not name.startswith("\0") and dialect.encode(name) != disk), "")
 
 
-def lent(target: View) -> Any:
-    """Return the embedding of a target, as its table has it, or None."""
-    return target.role("embedding")
-
-
-def lent_name(target: View) -> str:
-    """Return the name on disk of a target's embedding, or ""."""
-    return target.names.get(target.contract.roles.get("embedding", "") if target.contract else "", "")
+def lent(goal: Goal, name: str) -> str:
+    """Return the canonical name of the target's tensor that it lends: its head, if it has one, or its embedding."""
+    assert goal.lender is not None
+    roles = contract_of(goal.lender).roles
+    head = roles.get("head", "")
+    if name == goal.contract.roles.get("head") and head in goal.lender.names:
+        return head
+    return roles.get("embedding", "")
 
 
 def dtype_of(drafter: View, goal: Goal, step: Step) -> str:
@@ -675,7 +677,7 @@ def dtype_of(drafter: View, goal: Goal, step: Step) -> str:
     giver = goal.vocabulary.given if step.action == "take" else drafter
     old = giver.tensor(step.tensor) if giver is not None else None
     if step.action == "lend" and goal.lender is not None:
-        old = lent(goal.lender)
+        old = goal.lender.tensor(lent(goal, step.tensor))
     if old is not None and old.dtype in allowed:
         return old.dtype
     floats = [t.dtype for t in drafter.table.tensors.values() if t.dtype in FLOATS]

@@ -364,6 +364,7 @@ class Conversion(NamedTuple):
     nest: str = ""
     top: tuple[str, ...] = ()
     move: Mapping[str, str] = MappingProxyType({})
+    copy: Mapping[str, str] = MappingProxyType({})
     remove: tuple[str, ...] = ()
     lacking: Mapping[str, Any] = MappingProxyType({})
 
@@ -377,6 +378,7 @@ class TrainerLayout(NamedTuple):
     see: str
     basis: str
     source: str
+    takes: str = ""
     writes: tuple[str, ...] = ()
     needs: Mapping[str, Expr] = MappingProxyType({})
     refuses: Mapping[str, Expr] = MappingProxyType({})
@@ -435,6 +437,7 @@ class Capture(NamedTuple):
     families: tuple[str, ...] = ()
     setting: str = ""
     keys: tuple[str, ...] = ()
+    also: bool = False
     default: tuple[Expr, ...] = ()
 
 

@@ -242,6 +242,7 @@ _CONVERT = _table(
     nest=_s("the table into which the keys go"),
     top=_list(_s("a key that stays at the top level, where keys go into a table")),
     move=_map(_s(), "old key -> new key"),
+    copy=_map(_s(), "key, before it moves -> a key that takes its value where that is not stated"),
     remove=_list(_s("a key that goes")),
     lacking=_map(_JSON, "key -> what it becomes where it is not stated"),
 )
@@ -249,6 +250,7 @@ _TRAINED = _table(
     family=_s("id of the family that it trains", required=True, pattern=ID),
     dialect=_s("the family's dialect that it writes, and reads", required=True),
     architectures=_list(_s(), "those it takes; the first is written", required=True, least=1),
+    takes=_s("as in [start], where it is another for this family", choices=("folder", "own", "nothing")),
     writes=_list(_s("an optional tensor that it writes")),
     needs=_map(EXPR, "tensor -> when it refuses to start without it, though the family may call it optional"),
     refuses=_map(EXPR, "tensor -> when it refuses to start with it"),
@@ -431,6 +433,7 @@ KINDS: Mapping[str, Spec] = {
                 families=_list(_s("id of a family", pattern=ID), "without any, all"),
                 setting=_s("the setting of a run that names them, over what the config says"),
                 keys=_list(_s("a config key of the drafter that it reads them from")),
+                also=Spec("bool", "the setting must be given too, though the config has them"),
                 default=_list(EXPR, "the ids where none are named"),
                 rules=_list(
                     _table(

@@ -24,7 +24,6 @@ from draftproof.adapt import (
     dtype_of,
     lacks_map,
     lent,
-    lent_name,
     plan_for,
     serving,
     subject_of,
@@ -220,8 +219,8 @@ def _no_lender(goal: Goal, steps: Sequence[Step]) -> Finding | None:
     for step in (s for s in steps if s.action == "lend"):
         target = goal.lender
         assert target is not None
-        tensor, source = lent(target), target.checkpoint.source
-        file = target.table.files.get(lent_name(target), "")
+        tensor, source = target.tensor(lent(goal, step.tensor)), target.checkpoint.source
+        file = target.table.files.get(target.names.get(lent(goal, step.tensor), ""), "")
         if tensor is None or source.folder is None or not file.endswith(".safetensors"):
             help = "give the target's own folder, with its weights, as --to"
             return _failed(step.tensor, "it comes from the target, which is not at hand", "a local safetensors "
@@ -521,7 +520,7 @@ def _data(drafter: View, goal: Goal, step: Step, dtype: str, steps: Sequence[Ste
         yield from _moved_rows(drafter, goal, step, dtype)
     elif step.action == "lend":
         assert goal.lender is not None
-        yield from _old_bytes(goal.lender, goal.lender.contract.roles["embedding"] if goal.lender.contract else "")
+        yield from _old_bytes(goal.lender, lent(goal, step.tensor))
     elif step.action == "make":
         yield _mapped(drafter, goal, step, steps)
     else:

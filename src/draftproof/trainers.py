@@ -11,7 +11,7 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from draftproof.conform import value_of
-from draftproof.contracts import Capture, CaptureRule, Contract, Conversion, Trainer, TrainerLayout
+from draftproof.contracts import Capture, CaptureRule, Contract, Conversion, Start, Trainer, TrainerLayout
 from draftproof.dims import ExprError, Known, Lookup, Seen, evaluate
 from draftproof.findings import Finding, finding, holds, unknown, visible
 from draftproof.pair import Couple
@@ -50,6 +50,9 @@ def converted(config: Mapping[str, Any], conversion: Conversion | None, *, fill:
     if conversion.lift and isinstance(inner := new.pop(conversion.lift, None), dict):
         outer = {k: v for k, v in new.items() if k in ("architectures", "model_type") or k not in inner}
         new = {**inner, **outer}
+    for old, key in conversion.copy.items() if fill else ():
+        if at(new, key) is None and (value := at(new, old)) is not None:
+            put(new, key, value)
     for old, key in conversion.move.items():
         if (value := at(new, old)) is not None:
             put(new, old, None)
@@ -214,9 +217,10 @@ def _where(row: Any) -> str:
 
 def _start(trainer: Trainer, layout: TrainerLayout, couple: Couple) -> Iterator[Finding]:
     title, start = trainer.title, trainer.start
-    if start.takes != "folder":
-        yield finding("PAIR451", title, expected="a start from the folder of a drafter", observed=start.see,
-                      note=_where(start))  # fmt: skip
+    told: Start | TrainerLayout = layout if layout.takes else start
+    if told.takes != "folder":
+        yield finding("PAIR451", title, expected="a start from the folder of a drafter", observed=told.see,
+                      note=_where(told))  # fmt: skip
     else:
         yield holds("PAIR451", title, f"{start.setting} = DIR; {start.see}", note=_where(start))
     stated = couple.target.checkpoint.config.at("architectures")
@@ -269,23 +273,24 @@ def _layers(trainer: Trainer, couple: Couple, layers: Layers) -> Iterator[Findin
         return
     assert layers.rule is not None
     seen = f"from {layers.ids} {whence} it captures the inputs of layers {layers.captured}: {layers.rule.see}"
-    note, setting = _where(layers.rule), capture.setting
+    note, setting = _where(layers.rule), capture.setting if capture.also or not capture.keys else ""
     fix = f"; run with {setting} = {layers.wanted}" if setting and layers.wanted else ""
     if layers.trained is None:
-        name = f"{capture.keys[0]} =" if capture.keys else setting
+        names = [k for k in capture.keys if k in couple.family.aux_keys][:1] + ([setting] if setting else [])
+        name = " and ".join(names)
         parts = [seen, f"which it was trained on is not known: {layers.how}"]
-        parts += [f"if they are {n} ids, write {name} {ids}" for n, ids in layers.options]
+        parts += [f"if they are {n} ids, write {name} = {ids}" for n, ids in layers.options]
         parts += [f"the new format takes those in the config for {layers.taken} ids"] if layers.taken else []
         yield unknown("PAIR452", "layers", "; ".join(parts), expected="the layers it was trained on", observed=seen,
                       note=note)  # fmt: skip
     elif layers.captured == layers.trained:
-        fix = fix if setting and not capture.keys and layers.ids != layers.wanted else ""
+        fix = fix if capture.also else ""
         yield holds("PAIR452", "layers", f"{seen}, as the drafter was trained ({layers.how}){fix}", note=note)
     elif layers.wanted is None:
         yield finding("PAIR452", "layers", f"{seen}; no ids give the layers it was trained on",
                       expected=f"{layers.trained} ({layers.how})", observed=seen, note=note)  # fmt: skip
     else:  # the plan writes the ids where the trainer reads them from the config
-        fix = f"; the config gets {layers.wanted}" if capture.keys else fix
+        fix = (f"; the config gets {layers.wanted}" if capture.keys else "") + fix
         yield finding("PAIR452", "layers", f"{seen}; it was trained on those of {layers.trained} ({layers.how}){fix}",
                       level="info" if capture.keys else "warning", expected=f"{layers.trained} ({layers.how})",
                       observed=seen, note=note)  # fmt: skip

@@ -217,6 +217,25 @@ def test_automodel_gets_an_embedding_and_the_ids_of_its_cache(drafter: Path, tar
     assert offsets(IDS).data == run.numpy().astype("<i8").tobytes() == new["d2t"].data
 
 
+def test_block_drafter_for_speculators_gets_what_the_verifier_has(target: Path, tmp_path: Path) -> None:
+    block = clean(DRAFTER | {
+        "architectures": ["DFlashDraftModel"], "model_type": "qwen3", "block_size": 8, "draft_vocab_size": ...,
+        "eagle_config": ..., "dflash_config": {"mask_token_id": 7, "target_layer_ids": [1, 3, 5]},
+    })  # fmt: skip
+    table = {
+        n: t for n, t in tensors(block, "dflash", "layers.0.").items() if n not in ("lm_head.weight", "d2t", "t2d")
+    }
+    own = snapshot(tmp_path / "block", REPO, block, table)
+    out = tmp_path / "made"
+    written("speculators", own, target, out)
+    new = load(out)
+    assert new["lm_head.weight"] == load(target)["lm_head.weight"]
+    assert new["embed_tokens.weight"] == load(target)["model.embed_tokens.weight"]
+    assert {n: new[n] for n in table} == table
+    assert json.loads((out / "config.json").read_text())["aux_hidden_state_layer_ids"] == [2, 4, 6]
+    assert against(out, target, "boundary") == []
+
+
 def test_target_that_is_not_at_hand_lends_nothing(drafter: Path, target: Path, tmp_path: Path) -> None:
     for name in ("lm_head.weight", "model.embed_tokens.weight"):
         folder = tmp_path / name

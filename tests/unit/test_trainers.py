@@ -35,6 +35,16 @@ BLOCK: dict[str, Any] = DRAFTER | {
     "architectures": ["DFlashDraftModel"], "model_type": "qwen3", "block_size": 8, "draft_vocab_size": ...,
     "eagle_config": ..., "dflash_config": {"mask_token_id": 7, "target_layer_ids": [1, 3, 5]},
 }  # fmt: skip
+DOMINO: dict[str, Any] = BLOCK | {
+    "architectures": ["DominoDraftModel"],
+    "dflash_config": BLOCK["dflash_config"] | {"emb_dim": 24, "gru_hidden_dim": 40, "shift_label": True,
+                                               "pure_draft_prefix_len": 1, "projector_type": "domino"},
+}  # fmt: skip
+DSPARK: dict[str, Any] = BLOCK | {
+    "architectures": ["DSparkDraftModel"],
+    "dflash_config": BLOCK["dflash_config"] | {"markov_rank": 20, "markov_head_type": "vanilla",
+                                               "projector_type": "dspark", "use_confidence_head": True},
+}  # fmt: skip
 PARALLEL: dict[str, Any] = DRAFTER | {"architectures": ["PEagleDraftModel"], "mask_token_id": 7}
 SPECULATORS: dict[str, Any] = {
     "speculators_model_type": "eagle3", "architectures": ["Eagle3Speculator"], "draft_vocab_size": 128,
@@ -44,6 +54,7 @@ SPECULATORS: dict[str, Any] = {
 }  # fmt: skip
 FAMILIES = {
     "eagle3": DRAFTER, "eagle3-mla": MLA, "dflash": BLOCK, "peagle": PARALLEL, "eagle3-speculators": SPECULATORS,
+    "domino": DOMINO, "dspark": DSPARK,
 }  # fmt: skip
 
 
@@ -184,20 +195,20 @@ def test_no_ids_give_the_state_before_the_first_layer_to_a_trainer_of_outputs() 
         ("torchspec", "output", [2, 4, 5], "run with inference.aux_hidden_states_layers = [2, 4, 5]"),
         ("modelopt", "output", [2, 4, 5], "eagle_aux_hidden_state_layer_ids = [2, 4, 5]"),
         ("automodel", "output", [2, 4, 5], "run with recipe_args.aux_layer_ids = [2, 4, 5]"),
-        ("speculators", "output", [2, 4, 5], "scripts/train.py = [3, 5, 6]"),
+        ("speculators", "output", [3, 5, 6], "run with --target-layer-ids of scripts/launch_vllm.py = [3, 5, 6]"),
+        ("speculators", "boundary", [2, 4, 5], "run with --target-layer-ids of scripts/launch_vllm.py = [2, 4, 5]"),
     ],
 )
 def test_ids_are_written_so_that_the_trained_layers_are_captured(
     trainer: str, convention: str, written: list[int], line: str, tmp_path: Path
 ) -> None:
     plan = plan_of(trainer, library=known(tmp_path, convention))
-    key = "eagle_config.eagle_aux_hidden_state_layer_ids"
-    changed = {c.key: c.new for c in plan.changes}
-    assert changed.get(key, [2, 4, 5]) == written
+    changed = [c.new for c in plan.changes if c.key.endswith("eagle_aux_hidden_state_layer_ids")]
+    assert changed == ([] if written == [2, 4, 5] else [written])
     (finding,) = found(plan, "PAIR452")
     assert line in finding.message
     assert said(plan, line)
-    mended = "the config gets" in line
+    mended = "; the config gets [" in finding.message
     right = "as the drafter was trained" in finding.message
     assert finding.level == ("info" if mended else "pass" if right else "warning")
 
@@ -296,7 +307,7 @@ def test_names_and_architecture_are_the_trainers(trainer: str, family: str, name
 
 @pytest.mark.parametrize(
     ("trainer", "family"),
-    [("specforge", "eagle3-mla"), ("speculators", "eagle3-mla"), ("torchspec", "dflash"), ("automodel", "dflash")],
+    [("specforge", "eagle3-mla"), ("speculators", "eagle3-mla"), ("torchspec", "dflash"), ("automodel", "domino")],
 )
 def test_family_that_it_does_not_train_is_no(trainer: str, family: str) -> None:
     plan = plan_of(trainer, drafter(family))
@@ -399,6 +410,66 @@ def test_settings_name_the_tensors_of_a_target_with_other_names() -> None:
     assert said(plan, "run with model.lm_head_key=language_model.lm_head.weight")
     assert not said(plan_of("specforge"), "embedding_key")
     assert plan.headline.startswith("after these changes (max_position_embeddings, t2d)")
+
+
+TRAINED = [
+    (id, family)
+    for id, trainer in TRAINERS.items()
+    for row in trainer.layouts
+    for family in (row.family, *(c.family for c in row.converts))
+    if family in FAMILIES
+]
+
+
+@pytest.mark.parametrize(("trainer", "family"), TRAINED)
+def test_every_family_that_a_trainer_takes_gets_its_whole_form(trainer: str, family: str, tmp_path: Path) -> None:
+    row, _ = TRAINERS[trainer].layout(family)
+    assert row
+    of_target = {"architectures": row.targets[:1]} if row.targets and family != "eagle3-mla" else {}
+    plan = plan_of(trainer, drafter(family), target(**of_target), known(tmp_path, "boundary"))
+    assert not said(plan, "would still not hold")
+    takes = row.takes or TRAINERS[trainer].start.takes
+    if takes == "folder" and not (trainer == "automodel" and family == "eagle3-mla"):  # a target of another attention
+        assert plan.verdict in ("as is", "after these changes"), plan.headline
+    else:
+        assert plan.verdict == "no"
+        assert any(f.level == "error" for f in found(plan, "PAIR451"))
+    lost = [s.tensor for s in plan.steps if s.action in ("init", "drop")]
+    assert all(any(r.name in row.lacks for r, _ in rules(row.family, n)) for n in lost), lost
+
+
+def rules(family: str, name: str) -> Any:
+    contract, _ = LIBRARY.get("family", family)
+    return contract.rules_for(name)
+
+
+def test_block_drafter_of_another_format_has_its_ids_as_inputs() -> None:
+    plan = plan_of("speculators", drafter("dflash"))
+    changes = {c.key: c.new for c in plan.changes}
+    assert changes["aux_hidden_state_layer_ids"] == [2, 4, 6]  # outputs 1, 3, 5
+    assert changes["draft_vocab_size"] == 512  # 32000 where nothing is said
+    assert said(plan, "the config becomes one of dflash-speculators")
+    assert (plan.verdict, steps(plan)["lm_head.weight"]) == ("after these changes", "lend")
+    own = drafter("dflash")["config"]
+    inner = converted(own, TRAINERS["speculators"].layout("dflash")[1])
+    assert (inner["mask_token_id"], inner["block_size"]) == (7, 8)
+    assert "dflash_config" not in inner
+
+
+def test_whole_vocabulary_is_written_out_where_the_format_has_a_smaller_default() -> None:
+    _, conversion = TRAINERS["speculators"].layout("eagle3")
+    new = converted(clean(DRAFTER | {"draft_vocab_size": ...}), conversion)
+    assert (new["draft_vocab_size"], new["transformer_layer_config"]["vocab_size"]) == (512, 512)
+
+
+def test_norms_of_later_layers_are_those_that_the_trainer_reads() -> None:
+    two = {"num_hidden_layers": 2}
+    other = {"layers.1.hidden_norm.weight": ("BF16", (64,))}
+    plan = plan_of("speculators", drafter(more=other, **two))
+    assert steps(plan)["layers.1.input_layernorm.weight"] == "init"
+    assert steps(plan)["layers.1.hidden_norm.weight"] == "drop"
+    right = plan_of("speculators", drafter(more={"layers.1.input_layernorm.weight": ("BF16", (64,))}, **two))
+    assert steps(right)["layers.1.input_layernorm.weight"] == "copy"
 
 
 # --- another format -----------------------------------------------------------------------------------------------
