@@ -255,7 +255,8 @@ TAKEN: list[tuple[str, dict[str, Any], dict[str, str | None]]] = [
     ("specforge", {"drop": ()}, {"t2d": "make"}),
     ("specforge", {"more": {"t2d": ("BOOL", (512,))}}, {"t2d": "copy"}),
     ("specforge", FULL | {"more": HEAD}, {"t2d": "make", "d2t": "make", "lm_head.weight": "copy"}),
-    ("specforge", FULL, {"lm_head.weight": "init"}),
+    ("specforge", FULL, {"lm_head.weight": "lend"}),  # a drafter that borrowed the target's
+    ("specforge", {"drop": ("lm_head.weight",)}, {"lm_head.weight": "init"}),
     ("specforge", {"more": EMBED}, {"embed_tokens.weight": "copy"}),
     ("specforge", {"bias": True}, {"fc.bias": "drop"}),
     ("specforge", {"fc_norm": True}, {"fc_norm.0.weight": "copy"}),
