@@ -626,3 +626,28 @@ def test_mistake_in_a_contract_is_one_finding_at_its_line(case: str, tmp_path: P
     assert word.split("=")[-1].strip() in path.read_text().splitlines()[line - 1] or case in (
         "no setting", "row of nothing", "row twice",
     )  # fmt: skip
+
+
+ODD: list[Any] = [None, "64", 64.5, True, -1, 10**30, [[2]], [], ["2", "4", "5"], {"a": 1}, [-3, -2, -1], [2**70]]
+STRANGE = [
+    *DRAFTER, "eagle_config.eagle_aux_hidden_state_layer_ids", "eagle_aux_hidden_state_layer_ids", "target_hidden_size",
+    "num_aux_hidden_states", "transformer_layer_config", "speculators_config", "norm_output", "dflash_config",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_whatever_the_configs_hold_there_is_an_answer(trainer: str) -> None:
+    whole, shift = drafter(), list(TRAINERS).index(trainer)
+    for n, key in enumerate(STRANGE):  # every trainer meets every key, and every value at some of them
+        for value in (ODD[(n + 5 * shift) % len(ODD)],):
+            strange = whole | {"config": b.edit(whole["config"], {key: value})}
+            to = target()
+            to["config"] = b.edit(to["config"], {key: value})
+            for report in (
+                adapt(strange, target(num_hidden_layers=12), LIBRARY, trainer=trainer),
+                adapt(whole, to, LIBRARY, trainer=trainer),
+                adapt(whole, target(), LIBRARY, trainer=trainer, like=strange),
+            ):
+                assert report.plan, (key, value)
+                assert report_text(report)
+                Report.from_dict(json.loads(json.dumps(report.to_dict())))
