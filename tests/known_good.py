@@ -46,7 +46,7 @@ RECYCLES = {"meanings.norm_output": "recycles-the-normed-state"}  # as vLLM, SGL
 DEFAULT = {**BOUNDARY, "aux_layers": EDGES}  # most configs name no layers: trainers and engines have one default
 RANK, GRU, EMB = 10, 28, 20  # of a Markov head, of Domino's recurrence and its projection
 TAPS_OF_CONV, GROUP, SELECT = 3, 8, 14  # DFlash2: taps and channels per group of a convolution, rank of the selector
-EXPERTS, MOE = 6, 40
+EXPERTS, MOE, SHARED = 6, 40, 56
 THIN, THIN_INTER, THIN_HEADS, THIN_KV, THIN_DIM = 52, 116, 6, 3, 18  # a small language model
 STEPS, INNER = 3, 34  # an MLP speculator
 
@@ -650,6 +650,10 @@ EAGLE1: list[Good] = [
     good("eagle1: without its embedding", first_config(), first(embed=False), facts=TRAINED),
     good("eagle1: bias true", first_config(bias=True), first(), facts=TRAINED),
     good("eagle1: bias false", first_config(bias=False), first(bias=False), facts=TRAINED),
+    good(
+        "eagle1: qwen2, with biases of its projections", first_config(qkv_bias=True), first(biases="qkv"),
+        (b.target_config(architectures=["Qwen2ForCausalLM"], model_type="qwen2"), b.target()), TRAINED,
+    ),
     good("eagle1: of Mixtral, model_type mixtral", first_config(model_type="mixtral"), first(), facts=TRAINED),
     good(
         "eagle1: max_sequence_length, as of Vicuna 33B",
@@ -1037,6 +1041,44 @@ DEEPSEEK_MTP = b.deepseek_config(
     topk_method="noaux_tc", num_key_value_heads=HEADS, rms_norm_eps=1e-6, head_dim=ABSENT,
 )
 DEEP = next_layer(P) | at(P, latent(), experts(shared="shared_experts", width=MOE, correction=True), norms())
+MIMO_CONFIG = b.target_config(
+    architectures=["MiMoForCausalLM"], model_type="mimo", num_nextn_predict_layers=1, attention_bias=True,
+    rope_theta=640000.0, use_sliding_window=False, sliding_window=32, max_window_layers=LAYERS,
+)
+MIMO = at("model.mtp_layers.0.", attention(biases="qkv"), mlp(inter=160), norms()) | {
+    "model.mtp_layers.0.token_layernorm.weight": (HIDDEN,), "model.mtp_layers.0.hidden_layernorm.weight": (HIDDEN,),
+    "model.mtp_layers.0.input_proj.weight": (HIDDEN, 2 * HIDDEN),
+    "model.mtp_layers.0.final_layernorm.weight": (HIDDEN,),
+}
+NEXT_CONFIG = b.target_config(
+    architectures=["Qwen3NextForCausalLM"], model_type="qwen3_next", attention_bias=False, num_experts=EXPERTS,
+    num_experts_per_tok=2, moe_intermediate_size=MOE, shared_expert_intermediate_size=SHARED, decoder_sparse_step=1,
+    norm_topk_prob=True, full_attention_interval=4, linear_conv_kernel_dim=4, linear_key_head_dim=16,
+    linear_num_key_heads=2, linear_num_value_heads=4, linear_value_head_dim=16, partial_rotary_factor=0.25,
+    mlp_only_layers=[], rms_norm_eps=1e-6,
+)
+NEXT = at(
+    "mtp.layers.0.", attention(norms=True, gate=True),
+    experts(shared="shared_expert", width=SHARED, correction=False), {"mlp.shared_expert_gate.weight": (1, HIDDEN)},
+    norms(),
+) | {
+    "mtp.fc.weight": (HIDDEN, 2 * HIDDEN), "mtp.pre_fc_norm_hidden.weight": (HIDDEN,),
+    "mtp.pre_fc_norm_embedding.weight": (HIDDEN,), "mtp.norm.weight": (HIDDEN,),
+}
+GLM_CONFIG = b.target_config(
+    architectures=["Glm4MoeForCausalLM"], model_type="glm4_moe", num_nextn_predict_layers=1, attention_bias=True,
+    n_routed_experts=EXPERTS, n_shared_experts=1, moe_intermediate_size=MOE, num_experts_per_tok=2, n_group=1,
+    topk_group=1, first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.0, use_qk_norm=True,
+    partial_rotary_factor=0.5,
+)
+
+
+def glm(*, norms_of_heads: bool) -> Sizes:
+    """Return GLM-4.5's next-token layer; it has embedding and head of its own, as DeepSeek-V3's has."""
+    own = (attention(norms=norms_of_heads, biases="qkv"), norms())
+    return next_layer(P) | at(P, *own, experts(shared="shared_experts", width=MOE, correction=True))
+
+
 def corrected(table: Table) -> Table:
     """Return a table whose corrections of the router are kept in F32, as DeepSeek and transformers keep them."""
     return {n: ("F32", s) if n.endswith("e_score_correction_bias") else (d, s) for n, (d, s) in table.items()}
@@ -1048,6 +1090,12 @@ def standing(id: str, config: Config, sizes: Sizes, change: Callable[[Table], Ta
     return good(id, config, table, (config, table), NOTHING, inside=True)
 
 
+FUSED: Sizes = {"mlp.experts.gate_up_proj": (EXPERTS, 2 * MOE, HIDDEN), "mlp.experts.down_proj": (EXPERTS, HIDDEN, MOE)}
+ROUTED_NEXT = {
+    "model_type": "qwen3_next", "num_experts": EXPERTS, "num_experts_per_tok": 2, "moe_intermediate_size": MOE,
+    "shared_expert_intermediate_size": SHARED, "decoder_sparse_step": 1, "mlp_only_layers": [],
+    "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"] * 3,
+}
 SPEC_MTP: Sizes = {
     "mtp_layers.0.input_proj.weight": (HIDDEN, 2 * HIDDEN), "mtp_layers.0.hidden_layernorm.weight": (HIDDEN,),
     "mtp_layers.0.token_layernorm.weight": (HIDDEN,), "mtp_layers.0.final_layernorm.weight": (HIDDEN,),
@@ -1073,10 +1121,35 @@ MTP: list[Good] = [
             n: ("F32", s) if n.endswith(("enorm.weight", "hnorm.weight")) else (d, s) for n, (d, s) in t.items()
         },
     ),
+    standing("mtp-mimo: MiMo", MIMO_CONFIG, MIMO),
+    standing("mtp-qwen3-next: Qwen3-Next", NEXT_CONFIG, NEXT),
+    standing("mtp-glm4-moe: GLM-4.5", GLM_CONFIG, glm(norms_of_heads=True)),
+    standing(
+        "mtp-glm4-moe: GLM-4.5-Air, no norms of queries and keys", b.edit(GLM_CONFIG, {"use_qk_norm": False}),
+        glm(norms_of_heads=False), corrected,
+    ),
     good(
         "mtp-speculators: qwen3 layer",
         mtp_speculators("qwen3", **within(LAYER, layer_types=["full_attention"] * LAYERS)),
         tensors(SPEC_MTP | at("mtp_layers.0.", attention(norms=True), mlp(inter=160), norms())), QWEN3, NOTHING,
+    ),
+    good(
+        "mtp-speculators: qwen3-next layer, experts in one tensor",
+        mtp_speculators(
+            "qwen3",
+            **within(LAYER, **ROUTED_NEXT),
+            **{"speculators_config.verifier.architectures": ["Qwen3NextForCausalLM"]},
+        ),
+        tensors(
+            SPEC_MTP
+            | at(
+                "mtp_layers.0.", attention(norms=True, gate=True), FUSED, norms(),
+                mlp(inter=SHARED, at="mlp.shared_expert."),
+            )
+            | at("mtp_layers.0.mlp.", {"gate.weight": (EXPERTS, HIDDEN), "shared_expert_gate.weight": (1, HIDDEN)})
+        ),
+        (NEXT_CONFIG, b.target() | tensors(NEXT)),
+        NOTHING,
     ),
 ]
 
@@ -1287,6 +1360,21 @@ DRAFT_MODEL: list[Good] = [
     good("draft-model: llama", small_config(), small(), facts=TRAINED, files=WORDS),
     good(
         "draft-model: llama, tied", small_config(tie_word_embeddings=True), small(head=False), facts=TRAINED,
+        files=WORDS,
+    ),
+    good(
+        "draft-model: qwen2, with biases",
+        small_config(
+            architectures=["Qwen2ForCausalLM"], model_type="qwen2", head_dim=ABSENT, hidden_size=THIN,
+            num_attention_heads=2, num_key_value_heads=1, use_sliding_window=False, max_window_layers=2,
+        ),
+        small(biases="qkv")
+        | tensors(
+            at("model.layers.0.", attention(width=THIN, hidden=THIN, heads=2, kv=1, dim=26, biases="qkv"))
+            | at("model.layers.1.", attention(width=THIN, hidden=THIN, heads=2, kv=1, dim=26, biases="qkv"))
+        ),
+        (b.target_config(architectures=["Qwen2ForCausalLM"], model_type="qwen2"), b.target()),
+        TRAINED,
         files=WORDS,
     ),
     good(
