@@ -98,6 +98,10 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
                     "help": "also judge both with this target; those declared, and those of pairs, are always judged",
                 },
             ),
+            (
+                "--as",
+                {"dest": "repo", "metavar": "ORG/NAME", "help": "what a folder holds: what is known of it counts"},
+            ),
             _FAMILY,
         ),
     ),
@@ -270,9 +274,12 @@ def _adapt(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str,
 
 def _diff(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
     from draftproof.diff import diff  # noqa: PLC0415
+    from draftproof.hub import REPO  # noqa: PLC0415
 
-    library = _library(args, top)
-    return _report(diff(args.old, args.new, library, family=args.family or "", targets=args.target), args)
+    if args.repo is not None and not REPO.fullmatch(args.repo):
+        top.error(f"--as {args.repo!a}: expected ORG/NAME")
+    more = {"family": args.family or "", "targets": args.target, "repo": args.repo or ""}
+    return _report(diff(args.old, args.new, _library(args, top), **more), args)
 
 
 def _init(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:

@@ -58,9 +58,18 @@ _NOT_JUDGED = ("values", "files")  # topics of which no rung here judges anythin
 
 
 def diff(
-    old: Model | Source, new: Model | Source, library: Library, *, family: str = "", targets: Sequence[str] = ()
+    old: Model | Source,
+    new: Model | Source,
+    library: Library,
+    *,
+    family: str = "",
+    targets: Sequence[str] = (),
+    repo: str = "",
 ) -> Report:
-    """Compare two versions of a drafter, or of a target: folders, ids, or files of recordings; raises nothing."""
+    """Compare two versions of a drafter, or of a target: folders, ids, or files of recordings; raises nothing.
+
+    What is known of repo counts for a side that does not say what it is, such as a folder.
+    """
     subject = " → ".join(visible(_name(m)) for m in (old, new))
     found: list[Finding] = []
     views: list[View] = []
@@ -69,6 +78,7 @@ def diff(
         if isinstance(opened, Finding):
             found.append(replace(opened, subject=f"{label} {opened.subject}"))
         else:
+            opened.source.repo = opened.source.repo or repo
             views.append(_view(opened, library, family))
     if len(views) < 2:
         lead = f"cannot be compared: {found[0].subject}: {found[0].message} ({found[0].observed})"
@@ -90,6 +100,7 @@ def diff(
     sections = [Section.of("contract", library.broken()), Section.of("compare", found), *new_failures]
     words = [str(m) for m in (old, new)]
     words += [w for t in targets for w in ("--target", t)] + (["--family", family] if family else [])
+    words += ["--as", repo] if repo else []
     read = (*views, *(p.view for p in partners if p.view))
     made = _answer(subject, sections, _sides(views, []), _review(differences), read)
     typed = all(isinstance(m, (str, Path)) for m in (old, new))

@@ -551,6 +551,19 @@ def test_targets_of_pairs_that_name_either_are_judged() -> None:
     assert any(line.startswith("tensors cannot be compared: old: ") for line in lines(report))
 
 
+def test_folder_counts_as_the_repo_that_it_is_said_to_hold(tmp_path: Path) -> None:
+    repo = "AQ-MedAI/Kimi-K25-eagle3"
+    config = b.edit(dict(api.open_side(repo, "drafter", b.LIBRARY).config.data), {})
+    new = str(b.write(tmp_path / "new", config, None))
+    alone, named = compared(repo, new), compared(repo, new, repo=repo)
+    assert any("PAIR417 [unknown] lineage" in line for line in lines(alone, "verdicts"))
+    assert not any("PAIR417" in line for line in lines(named, "verdicts"))
+    assert named.rerun.endswith(f" --as {repo}")
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["diff", repo, new, "--as", "a b"])
+    assert stop.value.code == 2
+
+
 def test_two_targets_are_compared_with_the_drafters_of_pairs() -> None:
     report = compared("moonshotai/Kimi-K2-Instruct", "moonshotai/Kimi-K2.5")
     assert "the model's own keys stand in the top level → text_config" in lines(report)
