@@ -176,7 +176,7 @@ class Library:
         """Return what is known of a published model, if anything."""
         id = repo.replace("/", "--").lower()
         if id not in self.files("model"):
-            called = self.called(repo)
+            called = self.called(repo) if repo else []
             return (called[0] if len(called) == 1 else None), ()
         model, found = self.get("model", id)
         return (model if model is None or model.repo.lower() == repo.lower() else None), found
