@@ -9,6 +9,7 @@ import pytest
 
 import builder as b
 from draftproof import api
+from draftproof.contracts import Pair
 from draftproof.hub import Source, open_model, recorded_repos
 from draftproof.library import Library
 from draftproof.recognise import rank
@@ -216,6 +217,15 @@ def test_shape_that_is_not_known_names_the_sizes_that_are_not() -> None:
 
 
 # --- pairs -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_drafter_that_is_known_to_be_of_a_target_has_a_pair_with_it() -> None:
+    pairs = [pair for _, pair, _ in b.LIBRARY.all("pair") if isinstance(pair, Pair)]
+    there = {(pair.drafter, pair.target) for pair in pairs}
+    facts = {repo: b.LIBRARY.model(repo)[0] for repo in REPOS}
+    wanted = {(r, str(m.facts["trained_on"].value)) for r, m in facts.items() if m and "trained_on" in m.facts}
+    assert wanted <= there
+    assert len(wanted) == 57
 
 
 @pytest.mark.parametrize("id", b.LIBRARY.files("pair"))
