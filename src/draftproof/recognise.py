@@ -30,9 +30,10 @@ def recognise(
         return contract, list(found)
     if kind == "family" and not (group or in_target) and (adapter := _adapter(checkpoint)):
         return None, [adapter]
-    ranked = rank(library, checkpoint, kind, among=group, in_target=in_target or bool(group))
-    best = [one for one in ranked if one[0] == ranked[0][0]]
     other = "target" if kind == "family" else "family"
+    opposite = "" if id or in_target else _declared(library, checkpoint, other)
+    ranked = [] if opposite else rank(library, checkpoint, kind, among=group, in_target=in_target or bool(group))
+    best = [one for one in ranked if one[0] == ranked[0][0]]
     if len(best) == 1 and (best[0][0] >= SURE or not rank(library, checkpoint, other, SURE)):
         contract, found = library.get(kind, best[0][1])
         return contract, [] if contract else list(found)
@@ -57,13 +58,13 @@ def recognise(
     code = "TEN408" if kind == "family" else "TEN410"
     known = f"one of {', '.join(group or files)}"
     seen = f"architectures {visible(config.texts('architectures'))}, model_type {visible(config.text('model_type'))!r}"
-    turned = [] if group or in_target else rank(library, checkpoint, other, SURE)
-    if turned and not (kind == "family" and _plain(library, checkpoint)):
+    turned = [] if group or in_target or opposite else rank(library, checkpoint, other, SURE)
+    if opposite or (turned and not (kind == "family" and _plain(library, checkpoint))):
         role = "target" if other == "target" else "drafter"
         help = "give the drafter first, and its target as target"
         if kind == "family":  # its config may be that of a plain model, and its tensors renamed
             help += "; if it is a drafter, its tensors are not named as one's: name its contract with --family"
-        seen = f"{seen}: a {role} ({turned[0][1]})"
+        seen = f"{seen}: a {role} ({opposite or turned[0][1]})"
         return None, [
             finding(
                 "PAIR422",

@@ -209,6 +209,27 @@ def test_each_shared_row_that_ships_is_needed_by_a_pair() -> None:
     assert [row.because for row in rows if row.because not in needed] == []
 
 
+def test_of_a_config_in_part_nothing_is_said_to_be_absent() -> None:
+    """What was not published may stand there: no finding may build on its absence."""
+    partial = [repo for repo in REPOS if opened(repo).provenance == "partial"]
+    seen = {f.code for repo in partial for f in api.check(repo).findings if f.level in ("error", "warning", "info")}
+    assert seen <= {"CFG320", "PAIR403", "PAIR413", "PAIR422"}  # of values that are published, and targets given alone
+
+
+@pytest.mark.parametrize(
+    ("drafter", "target", "said"),
+    [
+        ("deepseek-ai/DeepSeek-V3.2", None, "a target (deepseek-v3)"),
+        (K25, "nebius/EAGLE3-gpt-oss-20b", "a drafter (eagle3)"),
+    ],
+)
+def test_model_declared_to_be_one_side_is_refused_as_the_other(drafter: str, target: str | None, said: str) -> None:
+    report = api.check(drafter, target)
+    (found,) = [f for f in report.findings if f.code == "PAIR422" and f.level == "error"]
+    assert found.observed.endswith(said)
+    assert report.exit_code == 1
+
+
 def test_shape_that_is_not_known_names_the_sizes_that_are_not() -> None:
     report = api.check_pair_id("z-lab-kimi-k25-dflash", b.LIBRARY)
     (said,) = [f for f in report.findings if f.code == "PAIR401" and f.subject == "fc.weight"]
