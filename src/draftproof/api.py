@@ -550,6 +550,15 @@ def plain(value: Any) -> Any:
     return value
 
 
+def beside(library: Library, checkpoint: Checkpoint, contract: Contract, names: set[str]) -> set[str]:
+    """Return the names that may stand for weights of these names where the config declares them quantised."""
+    from draftproof.quantised import companions, declared  # noqa: PLC0415 (rare)
+
+    seen = View(checkpoint, contract, lookup=checkpoint.config.under(contract.nested)).stated("quantisation")
+    out = declared(library, checkpoint, seen)
+    return companions(out.scheme, names) if out and out.scheme else set()
+
+
 def record(path: str, name: str, library: Library) -> tuple[dict[str, Any] | None, Report]:
     """Make the recording of a local checkpoint: config, tensor table, sizes and hashes; returns it with its file name.
 
@@ -582,6 +591,7 @@ def record(path: str, name: str, library: Library) -> tuple[dict[str, Any] | Non
     target, _ = (None, []) if contract else recognise(library, checkpoint, "target")
     table = checkpoint.table()
     keep = {d.encode(n) for d in target.dialects for n in target.tensors} if target else set(table.tensors)
+    keep |= beside(library, checkpoint, target, keep) if target else set()
     found = [f for f in checkpoint.findings if f.level in ("error", "unknown")]  # reading the config comes first
     if not table.read or checkpoint.config.broken or found:
         return None, _only("conforms", path, *(found or [unknown("TEN400", path, observed=table.basis)]))

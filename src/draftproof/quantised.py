@@ -279,12 +279,17 @@ class _Arguments:
         self.scheme, self.label, self.witness = scheme, label, out.witness
         for name, dim in scheme.values.items():
             self._judge(name, dim)
+        self.layout = None if self.findings else next((lay for lay in scheme.layouts if self._applies(lay)), None)
+        for name in _names(self.layout) if self.layout else ():
+            if name in self.dims and not isinstance(self.values(name), Known):
+                self._lacks(self.dims[name])
         self.bad = bool(self.findings)
-        self.layout = None if self.bad else next((lay for lay in scheme.layouts if self._applies(lay)), None)
+        self.layout = None if self.bad else self.layout
 
     def _texts_lookup(self, key: str) -> Seen:
+        """Return what a key holds, as text where texts are asked for."""
         seen = self.lookup(key)
-        told = isinstance(seen, Known) and type(seen.value) is bool and any(key in d.texts for d in self.dims.values())
+        told = isinstance(seen, Known) and any(key in d.texts for d in self.dims.values())
         return Known(_text(seen.value), seen.witness, key) if told and isinstance(seen, Known) else seen
 
     def _judge(self, name: str, dim: Dim) -> None:
@@ -303,6 +308,16 @@ class _Arguments:
             elif check is not None and not _true(check, self.values, [seen.value]):
                 self._say(source, re.sub(r"\bit\b", source.name, str(check)), shown)
             return
+
+    def _lacks(self, dim: Dim) -> None:
+        """Report a value that the layout needs and the table does not state."""
+        source = dim.sources["drafter"][0]
+        table = re.sub(r"\.(first|second)$", "", source.name)
+        seen, wanted = self.lookup(table), "a list of two integers" if table != source.name else "an integer"
+        shown = visible(json.dumps(seen.value, default=str), 60) if isinstance(seen, Known) else "nothing"
+        subject = f"{self.witness}: {table}"
+        one = finding("CFG342", subject, expected=wanted, observed=shown, where=self.label)
+        self.findings += [one] if one not in self.findings else []
 
     def _say(self, source: Expr, expected: str, shown: str) -> None:
         subject = f"{self.witness}: {source.name}"
@@ -324,6 +339,13 @@ class _Arguments:
         keys = dict.fromkeys(key for layout in self.scheme.layouts for key in (*layout.when, *layout.has))
         seen = [f"{key} = {visible(_text(s.value), 40)}" for key in keys if isinstance(s := self.lookup(key), Known)]
         return ", ".join(seen) or f"none of {', '.join(keys)}"
+
+
+def _names(layout: Layout) -> dict[str, None]:
+    """Return every name that a layout's expressions use."""
+    shapes = [axis for part in layout.tensors for shape in part.shapes for axis in shape]
+    exprs = [*layout.logical.values(), *shapes, *layout.checks, *(p.when for p in layout.tensors if p.when)]
+    return dict.fromkeys(name for expr in exprs for name in sorted(expr.names))
 
 
 def _text(value: Any) -> str:
@@ -532,8 +554,9 @@ class _Translation:
             if rule.dtype and tensor.dtype not in rule.dtype:
                 self._say("TEN416", name, " or ".join(rule.dtype), tensor.dtype)
             shapes = [tuple(_value(axis, lookup) for axis in shape) for shape in rule.shapes]
-            if shapes and tensor.shape not in shapes and not any(isinstance(v, Unknown) for s in shapes for v in s):
-                self._say("TEN415", name, shown, f"{list(tensor.shape)}")
+            if shapes and tensor.shape not in shapes:
+                failed = next((v.why for s in shapes for v in s if isinstance(v, Unknown)), "")
+                self._say("TEN415", name, shown, f"{list(tensor.shape)}", failed)
         for name in strange if not lacking else ():
             self._say("TEN418", name, f"a part of the layout {layout.id}", "a part of another layout")
 

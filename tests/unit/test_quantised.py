@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import builder as b
+from draftproof import api
 from draftproof.checkpoint import Table
 from draftproof.container import Tensor
 from draftproof.library import Library
@@ -329,6 +332,24 @@ def test_bad_value_of_the_declaration_is_one_finding(name: str) -> None:
     assert json.dumps(value) in b.text(report)
 
 
+LACKING = {
+    "blocks of one": ("DeepSeek blocks", "weight_block_size", [128], "weight_block_size"),
+    "blocks of text": ("DeepSeek blocks", "weight_block_size", "128x128", "weight_block_size"),
+    "no blocks": ("fp8 by block", "config_groups.group_0.weights.block_structure", None, "weights.block_structure"),
+    "no bits for gptq": ("gptq", "bits", b.ABSENT, "bits"),
+    "no group for awq": ("awq", "group_size", b.ABSENT, "group_size"),
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_value_that_a_layout_needs_and_that_is_not_stated_is_one_finding(name: str) -> None:
+    good, key, value, shown = LACKING[name]
+    quant, store, fc = GOOD[good]
+    report = check(b.edit(quant, {key: value}), stored(store, fc))
+    assert b.codes(report) == {"CFG342"}, b.text(report)
+    assert f"quantization_config: {shown}" in b.text(report)
+
+
 TABLES: dict[str, tuple[Any, set[str]]] = {
     "empty": ({}, {"CFG341"}),
     "no method": ({"bits": 4}, {"CFG341"}),
@@ -428,6 +449,19 @@ def test_target_with_a_packed_head_is_understood(tmp_path: Path) -> None:
         assert report.verdict == "fail"
 
 
+def test_recording_of_a_target_keeps_what_stands_beside_its_packed_head(tmp_path: Path) -> None:
+    quant, store, _ = GOOD["int4 in groups"]
+    config = b.edit(b.target_config(), {"quantization_config": quant | {"ignore": []}})
+    table = b.changed(b.target(), {"lm_head.weight": None})
+    table |= {f"lm_head{suffix}": row for suffix, row in store(b.VOCAB, b.HIDDEN).items()}
+    made, _ = api.record(str(b.write(tmp_path, config, table)), f"{b.TARGET}@{'a' * 40}", b.LIBRARY)
+    assert made is not None
+    named = {n: (dtype, tuple(shape)) for n, (dtype, shape) in made["recording"]["tensors"]["named"].items()}
+    assert set(named) == {n for n in table if not n.startswith("model.layers.")}
+    report = b.check(b.given(b.dense_config(), b.dense(), b.DRAFTER), b.recorded(config, named, b.TARGET))
+    assert not [f for f in report.findings if f.code.startswith("TEN") and f.level != "pass"], b.text(report)
+
+
 def test_nested_declaration_of_a_target_is_found() -> None:
     quant, store, _ = GOOD["int4 in groups"]
     config = b.kimi_k25_config(**{"text_config.quantization_config": quant | {"ignore": []}})
@@ -508,3 +542,26 @@ def test_incomplete_recording_leaves_a_scale_that_is_not_listed_unknown() -> Non
         )
         assert [(f.code, f.level) for f in out.findings] == [("TEN414", level)]
         assert "[4, 1]" in out.findings[0].expected
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 300) | st.integers() | st.floats() | st.text(max_size=4)
+    | st.sampled_from(["pack-quantized", "group", "int", "fp8", "NVFP4", "re:(", "lm_head", "Linear"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["weights", "targets", "num_bits", "group_size", "strategy", "first", "x"]), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+DECLARED = [
+    "quant_method", "format", "config_groups", "config_groups.group_0", "config_groups.group_0.weights", "ignore",
+    "config_groups.group_0.targets", "config_groups.group_0.weights.num_bits",
+    "config_groups.group_0.input_activations",
+    "config_groups.group_0.weights.group_size", "config_groups.group_0.weights.actorder", "kv_cache_scheme",
+]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from(DECLARED), JSON, max_size=3))
+def test_no_declaration_makes_a_drafter_without_a_scale_pass(changes: dict[str, Any]) -> None:
+    quant, store, fc = GOOD["int4 in groups"]
+    table = b.changed(stored(store, fc), {f"{UP}.weight_scale": None})
+    assert check(b.edit(quant, changes), table).verdict in ("fail", "unknown")
