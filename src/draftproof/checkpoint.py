@@ -139,7 +139,8 @@ class Table:
     """Hold names on disk -> tensors, the file of each, and whether the table was really read.
 
     ``complete`` is false where only wanted names were looked for: then a name that is not there was looked for
-    and is missing only if it was wanted.
+    and is missing only if it was wanted. ``listed`` holds those of the names asked for that an index, or a header
+    that was read anyway, lists; their tensors were not read.
     """
 
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
@@ -148,6 +149,7 @@ class Table:
     complete: bool = True
     count: int | None = None
     parameters: int | None = None
+    listed: frozenset[str] = frozenset()
 
     @property
     def read(self) -> bool:
@@ -226,17 +228,20 @@ class Checkpoint:
                 self.findings.append(raw)
         return Config({}, self.role, broken="config.json could not be read")
 
-    def table(self, wanted: Collection[str] | None = None) -> Table:
-        """Return the tensor table; with wanted, only those names are looked for, and the rest may not be read."""
+    def table(self, wanted: Collection[str] | None = None, named: Collection[str] = ()) -> Table:
+        """Return the tensor table; with wanted, only those names are looked for, and the rest may not be read.
+
+        Of the names in ``named`` it is told whether they are listed, without reading a shard for them.
+        """
         key = None if wanted is None else frozenset(wanted)
-        if key not in self._tables:
-            self._tables[key] = self._table(key)
+        if named or key not in self._tables:
+            self._tables[key] = self._table(key, frozenset(named))
         return self._tables[key]
 
-    def _table(self, wanted: frozenset[str] | None) -> Table:
+    def _table(self, wanted: frozenset[str] | None, named: frozenset[str] = frozenset()) -> Table:
         source = self.source
         if source.kind == "folder":
-            table, found = read_weights(source, wanted)
+            table, found = read_weights(source, wanted, named)
             self.findings += [f for f in found if f not in self.findings]
             return table
         if source.tensors is None:
@@ -249,13 +254,13 @@ class Checkpoint:
                 self.findings.append(finding("TEN402", listed(odd), expected=expected, observed="another object"))
             return Table({n: t for n, t in tensors.items() if t is not None}, dict.fromkeys(tensors, "in memory"))
         data = source.tensors
-        named = {n: Tensor(row[0], tuple(row[1]), 0, 0) for n, row in data.get("named", {}).items()}
+        rows = {n: Tensor(row[0], tuple(row[1]), 0, 0) for n, row in data.get("named", {}).items()}
         basis = (
             "" if source.provenance == "recorded" else str(data.get("basis") or f"the recording is {source.provenance}")
         )
         return Table(
-            named,
-            dict.fromkeys(named, source.label),
+            rows,
+            dict.fromkeys(rows, source.label),
             basis,
             bool(data.get("complete")),
             data.get("count"),
@@ -295,7 +300,9 @@ _OTHER = tuple(FOREIGN)
 _INDEX = ".safetensors.index.json"
 
 
-def read_weights(source: Source, wanted: frozenset[str] | None) -> tuple[Table, list[Finding]]:
+def read_weights(
+    source: Source, wanted: frozenset[str] | None, named: frozenset[str] = frozenset()
+) -> tuple[Table, list[Finding]]:
     """Read the tensor table of a folder: of the files its index names, else of its one file, else of all its files."""
     files, where = source.files, source.label
     found: list[Finding] = []
@@ -309,7 +316,8 @@ def read_weights(source: Source, wanted: frozenset[str] | None) -> tuple[Table, 
         found.append(unreadable(index_name, OSError(22, NOT_PLAIN), where))
         return Table(basis=f"{index_name} cannot be read"), found
     if index_name:
-        index, index_found = read_index(_reader(source, index_name), files[index_name], index_name, wanted=wanted)
+        asked = wanted if wanted is None else wanted | named
+        index, index_found = read_index(_reader(source, index_name), files[index_name], index_name, wanted=asked)
         found += index_found
         if index is None:
             return Table(basis=f"{index_name} cannot be used"), found
@@ -320,8 +328,9 @@ def read_weights(source: Source, wanted: frozenset[str] | None) -> tuple[Table, 
     if index is not None and wanted is not None:
         wanted = frozenset(n for n in wanted if n in index.weight_map)  # what it does not name no loader looks for
         chosen = [n for n in chosen if n in {index.weight_map[n] for n in wanted}]
-    table = _Gather(source, wanted, found)
+    table = _Gather(source, wanted, found, named)
     if index is not None:
+        table.listed |= named & index.weight_map.keys()
         found += check_shards(index, ((n, table.header(n)) for n in chosen if n in files), files)
     else:
         for name in chosen:
@@ -334,14 +343,21 @@ def read_weights(source: Source, wanted: frozenset[str] | None) -> tuple[Table, 
     lacking = [n for n in index.shards if n not in files] if index else []
     if index and lacking and (wanted is None or any(index.weight_map[n] in lacking for n in wanted)):
         basis = f"{listed(lacking)} not there"
-    return Table(table.tensors, table.files, basis, wanted is None), found
+    return Table(table.tensors, table.files, basis, wanted is None, listed=frozenset(table.listed)), found
 
 
 class _Gather:
     """Read headers one at a time and keep the tensors that are wanted."""
 
-    def __init__(self, source: Source, wanted: frozenset[str] | None, found: list[Finding]) -> None:
-        self.source, self.wanted, self.found = source, wanted, found
+    def __init__(
+        self,
+        source: Source,
+        wanted: frozenset[str] | None,
+        found: list[Finding],
+        named: frozenset[str] = frozenset(),
+    ) -> None:
+        self.source, self.wanted, self.found, self.named = source, wanted, found, named
+        self.listed: set[str] = set()
         self.tensors: dict[str, Tensor] = {}
         self.files: dict[str, str] = {}
         self.twice: dict[str, list[str]] = {}
@@ -361,6 +377,7 @@ class _Gather:
         if header is None:
             self.failed.append(name)
             return None
+        self.listed |= self.named & header.tensors.keys()
         for tensor_name, tensor in header.tensors.items():
             if self.wanted is None or tensor_name in self.wanted:
                 if tensor_name in self.files:

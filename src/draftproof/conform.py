@@ -182,13 +182,14 @@ def _table(view: View) -> Table:
     """Return the tensor table; where weights are quantised in a known scheme, with their logical names and shapes."""
     contract, checkpoint = _contract(view), view.checkpoint
     wanted = _wanted(contract, Bindings(contract.dims, view.dims.sides))
+    named = [d.encode(name) for name in _last_layers(view).values() for d in contract.dialects]
     if view.declared is None or view.declared.scheme is None:
-        return checkpoint.table(wanted)
+        return checkpoint.table(wanted, named)
     from draftproof.quantised import companions, logical  # noqa: PLC0415 (rare)
 
     if wanted is not None:
         wanted |= companions(view.declared.scheme, wanted)
-    table = checkpoint.table(wanted)
+    table = checkpoint.table(wanted, named)
     if not table.read:
         return table
 
@@ -932,6 +933,7 @@ def check_tensors(view: View) -> None:
     if contract.in_target and not view.names and (view.table.complete or _looked_for_all(view)):
         view.findings += not_inside(view)
         return
+    view.findings += check_last_layer(view)
     found: list[Finding] = []
     spoken: set[str] = set()
     for want in expectations(contract, view.dims, layers):
@@ -981,6 +983,42 @@ def _how_to_record(source: Source) -> str:
     if source.kind != "recording":
         return "give the folder of a checkpoint"
     return f"record the real one: draftproof record PATH --as {source.name}@COMMIT"
+
+
+def _last_layers(view: View) -> dict[int, str]:
+    """Return the names that tell how many layers an open table has: of its first two, its last, and of one more."""
+    contract = _contract(view)
+    layers = Bindings(contract.dims, view.dims.sides)(contract.sizes.get("layers", ""))
+    if not (contract.layer and isinstance(layers, Known) and isinstance(layers.value, int)):
+        return {}
+    after = [view.lookup(key) for key in contract.layer.get("beyond", ())]
+    if any(isinstance(seen, Unknown) for seen in after):
+        return {}
+    more = sum(seen.value for seen in after if isinstance(seen, Known) and type(seen.value) is int and seen.value > 0)
+    return {n: contract.layer["name"].replace("{i}", str(n)) for n in (0, 1, layers.value - 1, layers.value + more)}
+
+
+def check_last_layer(view: View) -> Iterator[Finding]:
+    """Hold the layers that a target's config counts to the names in its index or header; no shard is read for it."""
+    contract, table = _contract(view), view.table
+    names = {n: view.dialect.encode(name) for n, name in _last_layers(view).items()} if view.dialect else {}
+    if not names or not (table.complete or _looked_for_all(view)) or not view.names:
+        return
+    there, last = table.listed | table.tensors.keys(), sorted(names)[-2]
+    own, other = names[last], names[max(names)]
+    if names[0] not in there or (last > 0 and names[1] not in there):
+        return  # an excerpt, or layers of other names
+    dim = view.dims(contract.sizes["layers"])
+    parts: dict[str, Any] = {"contract": contract.label, "where": view.checkpoint.source.label}
+    expected = f"{last + 1} layers ({dim.witness if isinstance(dim, Known) else 'config.json'})"
+    if own not in there:
+        yield finding("CFG308", "layers", expected=expected, observed=f"no {visible(own)}", **parts)
+    elif other in there:
+        beyond = "".join(f" and {key}" for key in contract.layer.get("beyond", ()))
+        seen = f"{visible(other)}, beyond what num_hidden_layers{beyond} count"
+        yield finding("CFG308", "layers", level="warning", expected=expected, observed=seen, **parts)
+    else:
+        yield holds("CFG308", "layers", f"{last + 1} in config and file")
 
 
 def check_layers(view: View) -> set[int] | None:

@@ -322,6 +322,11 @@ KINDS: Mapping[str, Spec] = {
         **_SHARED,
         sizes=_parts("which dim plays which part", hidden="", vocab="", layers="", context=""),
         roles=_parts("which canonical tensor plays which part", embedding="", head="", norm=""),
+        layer=_table(
+            "how its layers are counted by names alone, without reading a tensor",
+            name=_s("a tensor that each layer has; {i} is its index", required=True, pattern=r"[^{}]*\{i\}[^{}]*"),
+            beyond=_list(_s(), "config keys that count layers after the last, such as those of a next-token head"),
+        ),
         keys=_table(_READ, **_KEYS),
         rope=_table(rotary=EXPR, interleaved=BOOL),
         meanings=_map(_s(), "what a name or a key means in the drafters of its own", NAME),

@@ -763,6 +763,7 @@ def _contract(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Con
         nested=data.get("nested", ()),
         values=data.get("values", {}),
         summary=data.get("summary", ()),
+        layer=data.get("layer", {}),
         standalone=bool(data.get("standalone")),
         serving=data.get("serving", ()),
         meanings=_meanings(data.get("meanings", {}), out),

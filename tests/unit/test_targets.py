@@ -9,6 +9,9 @@ import pytest
 
 import builder as b
 from draftproof.checkpoint import Checkpoint
+from draftproof.conform import conform
+from draftproof.findings import Finding
+from draftproof.hub import open_model
 from draftproof.library import Library
 from draftproof.recognise import recognise
 
@@ -164,6 +167,46 @@ def test_drafter_for_an_architecture_is_paired_with_its_text_model(name: str) ->
     other = config_of(name, hidden_size=2 * b.HIDDEN)
     report = b.check(drafter, b.given(other, tensors_of(name, hidden=2 * b.HIDDEN), b.TARGET))
     assert "PAIR401" in {f.code for f in b.against(report)}
+
+
+def layered(name: str, count: int) -> b.Table:
+    """Return the table of a target of some layers, by the norm that each of its layers begins with."""
+    id, prefix = KNOWN[name][0], KNOWN[name][3]
+    norm = {"lfm2": "operator_norm", "longcat-flash": "input_layernorm.0", "inkling": "attn_norm"}.get(
+        id, "input_layernorm"
+    )
+    rows = {f"{prefix}layers.{i}.{norm}.weight": ("BF16", (b.HIDDEN,)) for i in range(count)}
+    return tensors_of(name) | rows
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_layers_that_a_config_counts_are_held_to_the_names(name: str, tmp_path: Path) -> None:
+    config = config_of(name)
+    layers = (6 if KNOWN[name][0] == "longcat-flash" else b.LAYERS) + config.get("num_nextn_predict_layers", 0)
+    for count, level in ((layers, None), (layers + 1, "warning"), (3, "error")):
+        view = b.view(config, layered(name, count), "target")
+        assert [f.level for f in view.findings if f.code == "CFG308"] == [level or "pass"], count
+    short = b.view(config, layered(name, 3), "target")
+    assert f"layers.{layers - 1 - config.get('num_nextn_predict_layers', 0)}." in next(
+        f.observed for f in short.findings if f.code == "CFG308"
+    )
+
+
+def test_layers_are_counted_by_the_index_and_no_shard_is_read_for_them(tmp_path: Path) -> None:
+    name = "Qwen2ForCausalLM"
+    table = layered(name, b.LAYERS)
+    b.write(tmp_path, config_of(name), table, shards=len(table))
+    source = open_model(str(tmp_path), ())
+    assert not isinstance(source, Finding)
+    read: list[str] = []
+    inner = source.read
+    source.read = lambda file, start, stop: (read.append(file), inner(file, start, stop))[1]  # type: ignore[func-returns-value]
+    checkpoint = Checkpoint(source, "target")
+    contract, _ = recognise(Library(), checkpoint, "target")
+    assert contract is not None
+    view = conform(contract, checkpoint)
+    assert [f.level for f in view.findings if f.code == "CFG308"] == ["pass"]
+    assert len({file for file in read if file.endswith(".safetensors")}) == 3  # embedding, head, norm
 
 
 def test_every_architecture_of_every_contract_is_tried_here() -> None:
