@@ -218,7 +218,7 @@ def _pair(case: Case, side: str) -> str:
 def _write(folder: Path, case: Case, role: str, side: str) -> None:
     config, table = checkpoint(case, role, side)
     edits = case.parts.get(side, {}).get(role, {})
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     shards, hollow = edits.get("shards", 1), edits.get("hollow", ())
     files = [f"model-{n + 1:05d}-of-{shards:05d}.safetensors" for n in range(shards)] if shards > 1 else []
