@@ -152,7 +152,9 @@ class Library:
 
     def mentioning(self, kind: str, words: list[str]) -> list[str]:
         """Return the ids of files that hold one of the quoted words: a cheap first look, never a decision."""
-        texts = {id: _text(path) for id, path in self.files(kind).items()}
+        if ("texts", kind) not in self.kept:
+            self.kept["texts", kind] = {id: _text(path) for id, path in self.files(kind).items()}
+        texts: dict[str, bytes | None] = self.kept["texts", kind]
         quoted = [f"{mark}{word}{mark}".encode("utf-8", "replace") for word in words for mark in "\"'"]
         return [id for id, text in texts.items() if text is None or any(q in text for q in quoted)]
 
