@@ -462,7 +462,7 @@ class Bindings:
             if isinstance(seen, Unknown):
                 unknown = unknown or seen
             elif isinstance(seen, Known) and set(texts) & set(
-                map(str, seen.value) if isinstance(seen.value, (list, tuple)) else (seen.value,)
+                map(str, seen.value if isinstance(seen.value, (list, tuple)) else (seen.value,))
             ):
                 return Known(True, seen.witness)
         return unknown or Known(False, f"drafter: {', '.join(dim.texts)}")

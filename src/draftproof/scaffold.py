@@ -257,6 +257,7 @@ _PARTS = (  # parts of a tensor's name -> dims that its axes are likelier made o
 )
 _SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id", "mask_token_id")
 _EPS = ("rms_norm_eps", "layer_norm_eps", "norm_eps", "layer_norm_epsilon")
+_PLACE = re.compile(r"\{[ij]\}")
 _INDEX = re.compile(r"0|[1-9]\d{0,5}")
 _ROLES = {
     "fusion": "fc.weight",
@@ -325,6 +326,8 @@ def express(size: int, sizes: Sizes, name: str = "") -> list[str]:
     One dim, a multiple of one, a product of a count and a size, a sum of two, a part of one: 21504 is 3 * hidden.
     Readings that are much less likely than the first are left out.
     """
+    if size < 2:
+        return [str(size)]
     liked = {d for parts, dims in _PARTS if any(p in name for p in parts) for d in dims}
     values = {n: v for n, v in sizes.values.items() if v > 1 and n != "layers"}
     found: dict[str, float] = {}
@@ -443,6 +446,8 @@ class Row(NamedTuple):
 
 def _rows(tensors: Mapping[str, Tensor], sizes: Sizes) -> Iterator[list[str]]:
     """Yield the rule of each tensor, or row of them, with other readings of its shape as a comment."""
+    for name in filter(_PLACE.search, tensors):
+        yield [*_comment(f"{toml(name)} cannot stand in a contract, where {{i}} and {{j}} are indices")]
     for row in collapse(tensors, sizes):
         read = [express(n, sizes, row.name) for n in row.tensor.shape]
         entry: dict[str, Any] = {}
@@ -461,10 +466,10 @@ def collapse(tensors: Mapping[str, Tensor], sizes: Sizes) -> Iterator[Row]:
     """Yield the tensors, those whose names differ by an index, or two, as one row; others alone."""
     groups: dict[str, dict[tuple[int, ...], Tensor]] = {}
     for name, tensor in tensors.items():
+        if _PLACE.search(name):
+            continue
         parts = name.split(".")
         at = [n for n, part in enumerate(parts) if _INDEX.fullmatch(part)][-2:]
-        if "{" in name or "}" in name:
-            at = []
         index = tuple(int(parts[n]) for n in at)
         shown = [f"{{{'ij'[at.index(n)]}}}" if n in at else part for n, part in enumerate(parts)]
         groups.setdefault(".".join(shown), {})[index] = tensor
