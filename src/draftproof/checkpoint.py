@@ -15,11 +15,11 @@ from draftproof.findings import Finding, finding, unknown, visible
 from draftproof.hub import (
     FOREIGN,
     NOT_PLAIN,
-    TRAINING,
-    TRAINING_FOLDERS,
     WEIGHTS,
     Source,
+    is_training_state,
     training_only,
+    training_state,
     unreadable,
 )
 from draftproof.strict import CONFIG_LIMIT, strict_json
@@ -403,7 +403,7 @@ def choose(files: Mapping[str, int], safe: list[str], index: Index | None, found
 
     With an index, its shards; else model.safetensors alone; else every file that is no adapter or training state.
     """
-    odd = [n for n in safe if n.startswith(("adapter_", "consolidated")) or TRAINING.fullmatch(n)]
+    odd = [n for n in safe if n.startswith(("adapter_", "consolidated")) or is_training_state(n)]
     plain = [n for n in safe if n not in odd]
     if index is not None:
         chosen = [n for n in index.shards if n in files]
@@ -430,7 +430,7 @@ def choose(files: Mapping[str, int], safe: list[str], index: Index | None, found
             finding("IDX308", listed(stray), expected=expected, observed=f"{len(stray)} more: {listed(stray)}")
         )
     training = [
-        n for n in files if n not in safe and (TRAINING.fullmatch(n) or (chosen and n.endswith((*_TORCH, *_OTHER))))
+        n for n in files if n not in safe and (is_training_state(n) or (chosen and n.endswith((*_TORCH, *_OTHER))))
     ]
     if training:
         found.append(
@@ -472,7 +472,7 @@ def _check_numbering(names: list[str], found: list[Finding]) -> None:
 def _without_safetensors(source: Source, found: list[Finding]) -> tuple[Table, list[Finding]]:
     """Read torch zip files where there are no safetensors; say what is there where there is nothing to read."""
     files, where = source.files, source.label
-    torch = sorted(n for n in files if n.endswith(_TORCH) and not TRAINING.fullmatch(n))
+    torch = sorted(n for n in files if n.endswith(_TORCH) and not is_training_state(n))
     if torch:
         table = _Gather(source, None, found)
         for name in torch:
@@ -493,9 +493,7 @@ def _without_safetensors(source: Source, found: list[Finding]) -> tuple[Table, l
         return Table(basis="the weights are in another format"), found
     if "config.json" not in files:
         return Table(basis="there is no model"), found  # SRC114 says it
-    training = [n for n in files if TRAINING.fullmatch(n)]
-    training += [f"{n}/" for n in source.folders if TRAINING_FOLDERS.fullmatch(n)]
-    if training:
+    if training := training_state(source):
         found.append(training_only(source, training))
         return Table(basis="there are no weights"), found
     expected, seen = "*.safetensors", listed(files)

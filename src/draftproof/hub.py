@@ -37,12 +37,27 @@ FOREIGN: Mapping[str, tuple[str, str]] = {  # suffix of weights that are not rea
     ".engine": ("a compiled engine", "it serves one machine: give the safetensors checkpoint that it was built from"),
     ".mlmodel": ("a compiled model", "it serves one runtime: give the safetensors checkpoint that it was built from"),
 }
-TRAINING = re.compile(
+_TRAINING = (  # patterns of names, compiled when one is asked for
     r"(optimizer|scheduler|training_(state|args)|trainer_state|rng_state|scaler|random_states|dataloader\.).*"
     r"|(bf16_|fp16_)?zero_pp_rank.*|mp_rank_\d.*|.*_(optim|model)_states\.pt|.*\.distcp|zero_to_fp32\.py|latest"
-)  # files of a trainer's state
-TRAINING_FOLDERS = re.compile(r"global_step\d+|(pytorch_model|optimizer)_fsdp_\d+|iter_\d{7}|dist_ckpt|distcp")
-ADAPTER = re.compile(r"adapter_(config\.json|model.*\.(safetensors|bin))")
+)
+_TRAINING_FOLDER = r"global_step\d+|(pytorch_model|optimizer)_fsdp_\d+|iter_\d{7}|dist_ckpt|distcp"
+_ADAPTER = r"adapter_(config\.json|model.*\.(safetensors|bin))"
+
+
+def is_training_state(name: str) -> bool:
+    """Tell whether a file's name is that of a trainer's state."""
+    return re.fullmatch(_TRAINING, name) is not None
+
+
+def training_state(source: Source) -> list[str]:
+    """Return the files and folders of a trainer's state."""
+    folders = [f"{n}/" for n in source.folders if re.fullmatch(_TRAINING_FOLDER, n)]
+    return [n for n in source.files if is_training_state(n)] + folders
+
+
+def _is_adapter(name: str) -> bool:
+    return re.fullmatch(_ADAPTER, name) is not None
 
 
 @dataclass
@@ -120,9 +135,9 @@ def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = N
             code, expected = "SRC117", "a folder, ORG/NAME or ORG/NAME@COMMIT"
         else:
             code, expected = "SRC111", "a folder with config.json and weights"
-        if other := _OTHER_REPO.fullmatch(spec):
+        if other := re.fullmatch(_OTHER_REPO, spec):
             return _other_repo(spec, other[1], other[2])
-        if address := _ADDRESS.match(spec):
+        if address := re.match(_ADDRESS, spec):
             commit = f"@{address[2]}" if address[2] else ""
             help = f"write {address[1]}{commit}"
             return finding("SRC117", visible(spec), expected="ORG/NAME", observed="an address", help=help)
@@ -132,7 +147,7 @@ def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = N
             siblings = []
         seen = "a link that leads nowhere" if path.is_symlink() else f"nothing there{nearest(path.name, siblings)}"
         return finding(code, visible(spec), expected=expected, observed=seen)
-    if other := _OTHER_REPO.fullmatch(spec):
+    if other := re.fullmatch(_OTHER_REPO, spec):
         return _other_repo(spec, other[1], other[2])
     at = at or revision or ""
     if at and not COMMIT.fullmatch(at):
@@ -141,8 +156,8 @@ def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = N
     return _open_recorded(repo, at, recordings)
 
 
-_ADDRESS = re.compile(r"(?:hf|https?)://(?:[^/]*\.co/)?([\w.-]+/[\w.-]+)(?:/(?:tree|blob|resolve)/([0-9a-f]{40}))?")
-_OTHER_REPO = re.compile(r"(?:(?:hf|https?)://(?:[^/]*\.co/)?)?(datasets|spaces)/([\w.-]+/[\w.-]+).*")
+_ADDRESS = r"(?:hf|https?)://(?:[^/]*\.co/)?([\w.-]+/[\w.-]+)(?:/(?:tree|blob|resolve)/([0-9a-f]{40}))?"
+_OTHER_REPO = r"(?:(?:hf|https?)://(?:[^/]*\.co/)?)?(datasets|spaces)/([\w.-]+/[\w.-]+).*"
 
 
 def _other_repo(spec: str, kind: str, name: str) -> Finding:
@@ -161,7 +176,7 @@ def _not_a_folder(path: Path, spec: str) -> Finding:
     seen, help = "a file", f"give its folder: {folder}"
     if path.name.endswith(".index.json"):
         seen = "the index of a sharded checkpoint"
-    elif ADAPTER.fullmatch(path.name):
+    elif _is_adapter(path.name):
         return no_checkpoint(open_folder(folder, str(folder))) or _a_folder(spec, "a file of an adapter", help)
     elif suffix in WEIGHTS:
         seen = "one weight file: its config.json stands beside it, or is missing"
@@ -220,7 +235,7 @@ _DATA_FILES = ("dataset_infos.json", "dataset_info.json", "dataset_dict.json")
 
 def is_model_weights(name: str) -> bool:
     """Tell whether a file may hold a model's weights: no adapter's and no trainer's state."""
-    return name.endswith(WEIGHTS) and not (ADAPTER.fullmatch(name) or TRAINING.fullmatch(name))
+    return name.endswith(WEIGHTS) and not (_is_adapter(name) or is_training_state(name))
 
 
 def no_checkpoint(source: Source) -> Finding | None:
@@ -233,7 +248,7 @@ def no_checkpoint(source: Source) -> Finding | None:
     name = visible(source.name)
     if diffusion:
         return _diffusion(source)
-    if any(ADAPTER.fullmatch(n) for n in files) and not weights:
+    if any(_is_adapter(n) for n in files) and not weights:
         return _adapter(source)
     if "config.json" in files:
         return None
@@ -246,9 +261,7 @@ def no_checkpoint(source: Source) -> Finding | None:
         return None
     if found := _below(source):
         return found
-    training = [n for n in files if TRAINING.fullmatch(n)]
-    training += [f"{n}/" for n in source.folders if TRAINING_FOLDERS.fullmatch(n)]
-    if training:
+    if training := training_state(source):
         return training_only(source, training)
     below = _names_below(source)
     data = [n for n in (*files, *below) if n.endswith(_DATA) or n in _DATA_FILES]

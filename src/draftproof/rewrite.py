@@ -33,7 +33,7 @@ from draftproof.checkpoint import listed
 from draftproof.conform import View
 from draftproof.dims import Known
 from draftproof.findings import Finding, Plan, Report, Step, finding, unknown, visible
-from draftproof.hub import unreadable
+from draftproof.hub import is_training_state, unreadable
 from draftproof.library import Library
 from draftproof.torchzip import write_torch_zip
 
@@ -41,7 +41,6 @@ CHUNK = 16 << 20  # bytes moved at a time
 MARK = "draftproof.files"  # key of the metadata in which adapt names the files that it wrote
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".ckpt", ".h5", ".msgpack", ".npz", ".npy")
 _INDEX = (".safetensors.index.json", ".bin.index.json")
-_TRAINING = re.compile(r"(optimizer|scheduler|training_|trainer_state|rng_state|scaler|random_states|zero_pp_rank).*")
 _TOKENIZER = re.compile(r"(tokenizer|tiktoken|special_tokens|added_tokens|vocab|merges|spiece).*")
 _CACHES = (".git", ".cache", "__pycache__")
 _MODEL = re.compile(r".+\.(safetensors|bin|json|jsonl|model|txt|md|jinja|tiktoken)|LICENSE|NOTICE|\.gitattributes")
@@ -404,7 +403,7 @@ def _copy_files(drafter: View, goal: Goal, made: Path) -> tuple[list[str], list[
             real = Path(os.path.realpath(path))
             why = (
                 "not a file inside the folder" if not (path.is_file() and inside in real.parents)
-                else "training state" if _TRAINING.match(path.name)
+                else "training state" if is_training_state(path.name)
                 else "other weights" if name.endswith((*_WEIGHTS, *_INDEX))
                 else "of the other vocabulary" if not goal.vocabulary.same and _TOKENIZER.match(name)
                 else ""

@@ -385,8 +385,8 @@ def test_names_and_keys_of_any_letters_are_written_as_valid_toml() -> None:
 
 
 ODD_VALUES = st.sampled_from([0, -1, 10**30, 1.5, True, None, "", "x", "64", [], [1, [2]], {}, {"a": {"b": 7}}])
-ODD_NAMES = st.sampled_from(["layers.0.a", "layers.1.a", "layers.01.a", "x.0.1.2.w", "x.1.1.2.w", "{i}.w", "a{j}.0", "",
-                             "0.0", "1.0", "0.1", "1.1", "..", "layers.999999.w", "layers.9999999.w", "d2t"])  # fmt: skip
+ODD_NAMES = st.sampled_from(["layers.0.a", "layers.1.a", "layers.01.a", "x.0.1.2.w", "x.1.1.2.w", "{i}.w", "a{j}.0",
+                             "", "0.0", "1.0", "0.1", "1.1", "..", "layers.999999.w", "layers.9999999.w"])  # fmt: skip
 ODD_ROWS = st.tuples(st.sampled_from(["BF16", "I64", "BOOL", "F8_E4M3"]),
                      st.lists(st.sampled_from([0, 1, 2, 37, 64, 96, 192]), max_size=3).map(tuple))  # fmt: skip
 
@@ -395,9 +395,7 @@ ODD_ROWS = st.tuples(st.sampled_from(["BF16", "I64", "BOOL", "F8_E4M3"]),
 @given(config=st.dictionaries(st.sampled_from(sorted(b.dense_config())), ODD_VALUES, max_size=4),
        table=st.dictionaries(ODD_NAMES, ODD_ROWS, min_size=1, max_size=8))  # fmt: skip
 def test_family_of_anything_is_accepted_by_the_reader(config: dict[str, Any], table: b.Table) -> None:
-    model = b.given(
-        new_config(**{"architectures": ["New"]} | {k: v for k, v in config.items() if k != "n"}), table, "d"
-    )
+    model = b.given(new_config(**config), table, "d")
     path = Path("contracts/families/any.toml")
     made = init(model, None, b.LIBRARY, path=path)
     assert isinstance(made, Draft)
