@@ -18,7 +18,8 @@ from typing import Any
 from draftproof.api import Case, examine, open_side, recordings, report
 from draftproof.checkpoint import Checkpoint, listed, parse_config
 from draftproof.conform import View, conform, expectations, layout, rope_of, summary_text, value_of
-from draftproof.contracts import Contract, Dialect, Trainer, TrainerLayout
+from draftproof.contracts import Contract, Dialect
+from draftproof.courses import Trainer, TrainerLayout
 from draftproof.dims import Absent, Known
 from draftproof.findings import Change, Finding, Plan, Report, Step, visible
 from draftproof.hub import Source, open_model, read_plain, recorded_repos

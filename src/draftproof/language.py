@@ -470,6 +470,7 @@ KINDS: Mapping[str, Spec] = {
             _table(
                 **{**_ROW, "when": Spec("expr", "over the dims of the pair")},
                 value=Spec("value", "the row applies where the config states this at the key"),
+                unless=_s("the meaning of the key, of those in the family's [meanings], to which it does not apply"),
                 families=_list(_s("id of a family", pattern=ID), "without any, all"),
             )
         ),

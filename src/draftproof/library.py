@@ -19,11 +19,8 @@ from draftproof.contracts import (
     RESERVED,
     Acceptance,
     AnyContract,
-    Capture,
-    CaptureRule,
     Contract,
     Convention,
-    Conversion,
     Dialect,
     Engine,
     EngineRow,
@@ -32,8 +29,6 @@ from draftproof.contracts import (
     Layout,
     Leftover,
     Loop,
-    MapFile,
-    MapRule,
     Meaning,
     Model,
     Pair,
@@ -41,13 +36,8 @@ from draftproof.contracts import (
     Scheme,
     Secret,
     Shared,
-    Start,
     Stored,
-    TargetName,
     TensorRule,
-    Trainer,
-    TrainerLayout,
-    TrainerRow,
 )
 from draftproof.dims import ELEMENT_NAMES, PREDICATES, Dim, Expr, ExprError, find_cycle, parse
 from draftproof.findings import Finding, finding, nearest, visible
@@ -879,7 +869,20 @@ def _release(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Rele
     return Release(id, **{**data, **made})
 
 
-def _trainer(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Trainer:
+def _trainer(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
+    from draftproof.courses import (  # noqa: PLC0415 (few commands need it)
+        Capture,
+        CaptureRule,
+        Conversion,
+        MapFile,
+        MapRule,
+        Start,
+        TargetName,
+        Trainer,
+        TrainerLayout,
+        TrainerRow,
+    )  # fmt: skip
+
     layouts = [
         TrainerLayout(**{**row, "converts": tuple(Conversion(**c) for c in row.get("converts", ()))})
         for row in data["layouts"]

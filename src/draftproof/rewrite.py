@@ -89,7 +89,8 @@ def write(
     if problem is None:
         if any(s.action == "init" for s in plan.steps):
             says.append(f"written untrained: {_untrained(plan.steps)}")
-        plan = replace(plan, says=(*plan.says, *says), written=str(out))
+        told = [re.sub(r"\bDIR\b", lambda _: visible(out, 4096), line) for line in plan.says] if trainer else plan.says
+        plan = replace(plan, says=(*told, *says), written=str(out))
     else:
         assert case.source is not None
         case.source.append(problem)

@@ -11,7 +11,8 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from draftproof.conform import value_of
-from draftproof.contracts import Capture, CaptureRule, Contract, Conversion, Start, Trainer, TrainerLayout
+from draftproof.contracts import Contract
+from draftproof.courses import Capture, CaptureRule, Conversion, Start, Trainer, TrainerLayout
 from draftproof.dims import ExprError, Known, Lookup, Seen, evaluate
 from draftproof.findings import Finding, finding, holds, unknown, visible
 from draftproof.pair import Couple
@@ -315,6 +316,9 @@ def _rows(trainer: Trainer, family: str, couple: Couple) -> Iterator[Finding]:
     """Say which of the drafter's config keys mean another thing to the trainer, or nothing."""
     for row in trainer.rows:
         if row.families and family not in row.families:
+            continue
+        meant = couple.facts.get(f"meanings.{row.key}")
+        if row.unless and meant is not None and meant.value == row.unless:
             continue
         seen = couple.drafter.config.at(row.key)
         if row.value is not None and (seen != row.value or type(seen) is not type(row.value)):

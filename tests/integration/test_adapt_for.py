@@ -16,7 +16,8 @@ from builder import SMALL_TARGET
 from draftproof import rewrite
 from draftproof.api import examine, report
 from draftproof.cli import main
-from draftproof.contracts import Fact, Trainer
+from draftproof.contracts import Fact
+from draftproof.courses import Trainer
 from draftproof.findings import Plan
 from draftproof.hub import open_model
 from draftproof.library import Library
@@ -278,7 +279,8 @@ def test_command_writes_replaces_and_says(
     assert main(words) == 0
     text = capsys.readouterr().out
     assert "make t2d" in text
-    assert "model.vocab_mapping_path=DIR/vocab_mapping.pt" in " ".join(text.split())
+    assert f"model.vocab_mapping_path={out}/vocab_mapping.pt" in "".join(text.split())
+    assert f"model.draft_checkpoint_path = {out};" in " ".join(text.split())
     assert main(words) == 2
     assert main([*words, "--force"]) == 0  # the files of the vocabulary are its own, and no strangers
     assert open_model(str(out), ()).files.keys() == {"config.json", "model.safetensors", "vocab_mapping.pt"}  # type: ignore[union-attr]

@@ -13,7 +13,7 @@ from draftproof.adapt import adapt
 from draftproof.checkpoint import Checkpoint
 from draftproof.cli import main
 from draftproof.conform import conform, layout
-from draftproof.contracts import Trainer
+from draftproof.courses import Trainer
 from draftproof.findings import Finding, Plan, Report
 from draftproof.hub import Source
 from draftproof.library import Library, load
@@ -403,6 +403,18 @@ def test_row_speaks_of_the_drafter_that_it_is_about(id: str, row: Any) -> None:
     if str(row.when) != "draft_vocab < target.vocab":
         plain = plan_of(id, drafter(family))
         assert row.see not in [f.observed for f in plain.trains]
+
+
+@pytest.mark.parametrize("trainer", ["specforge", "torchspec"])
+def test_flag_that_is_declared_to_mean_what_the_trainer_means_is_no_warning(trainer: str, tmp_path: Path) -> None:
+    library = known(tmp_path, "boundary")
+    path = next((tmp_path / "models").iterdir())
+    plain = path.read_text()
+    for meaning, warned in (("recycles-the-normed-state", True), ("norms-before-the-head-only", False)):
+        path.write_text(f'{plain}[meanings.norm_output]\nvalue = "{meaning}"\nsource = "its card"\n')
+        plan = plan_of(trainer, drafter(norm_output=True), library=Library(tmp_path))
+        assert any(f.subject == "config.json: norm_output" for f in plan.trains) == warned
+    assert library.files("trainer")
 
 
 def test_settings_name_the_tensors_of_a_target_with_other_names() -> None:
