@@ -230,6 +230,23 @@ HALF = (b.target_config(torch_dtype="float16"), {name: ("F16", shape) for name, 
 K2 = (b.deepseek_config(), b.target())
 K25 = (b.kimi_k25_config(), b.target(prefix="language_model.model.", head="language_model.lm_head.weight"))
 Side = tuple[Config, Table]
+THREE_ROPES = {"type": "mrope", "mrope_section": [6, 8, 8]}  # of Qwen2.5-VL: one part a dimension
+WOVEN_ROPES = {"type": "default", "rope_type": "default", "mrope_interleaved": True, "mrope_section": [8, 7, 7]}
+QWEN25_VL = (
+    b.target_config(
+        architectures=["Qwen2_5_VLForConditionalGeneration"], model_type="qwen2_5_vl", rope_scaling=THREE_ROPES,
+        vision_config={"patch_size": 14},
+    ),
+    b.target(),
+)
+QWEN3_VL = (
+    {
+        "architectures": ["Qwen3VLForConditionalGeneration"], "model_type": "qwen3_vl", "torch_dtype": "bfloat16",
+        "text_config": b.target_config(architectures=ABSENT, model_type="qwen3_vl_text", rope_scaling=WOVEN_ROPES),
+        "vision_config": {"patch_size": 16},
+    },
+    b.target(prefix="model.language_model."),
+)
 
 
 def good(
@@ -275,7 +292,7 @@ AUTOMODEL = {
 }
 # Left out, as no known-good state of it is known: Model-Optimizer's export without hidden states of the target (its
 # attention is not widened, and no engine reads that), AngelSlim's configs with tie_word_embeddings of a reduced
-# vocabulary, use_qk_norm of its Hunyuan configs, and multi-rope targets. SpecForge means another thing by norm_output
+# vocabulary, and use_qk_norm of its Hunyuan configs. SpecForge means another thing by norm_output
 # than the engines do, so that a drafter of it is good without the key.
 EAGLE3: list[Good] = [
     good("eagle3: SpecForge, for SGLang", b.dense_config(), b.dense(), dialect="midlayer"),
@@ -419,6 +436,22 @@ EAGLE3: list[Good] = [
     good(
         "eagle3: tied to its own embedding, full vocabulary",
         b.dense_config(draft_vocab_size=ABSENT, tie_word_embeddings=True), b.dense(**FULL, head=False, embed=True),
+    ),
+    good(
+        "eagle3: SpecForge, of Qwen2.5-VL",
+        b.dense_config(
+            target_model_type="qwen2_5_vl", rope_scaling=THREE_ROPES, sliding_window=32768, use_sliding_window=False,
+            pretraining_tp=1, eagle_config=ABSENT,
+        ),
+        b.dense(), QWEN25_VL,
+    ),
+    good(
+        "eagle3: AngelSlim, of Qwen3-VL",
+        b.dense_config(
+            architectures=["Eagle3LlamaForCausalLM"], target_model_type="qwen3_vl", rope_scaling=WOVEN_ROPES,
+            modal_type="VLM", image_token_id=500, video_token_id=501, vision_start_token_id=502, eagle_config=ABSENT,
+        ),
+        b.dense(), QWEN3_VL,
     ),
     good("eagle3: of Kimi-K2, as AQ-MedAI", b.dense_config(rope_theta=1000000.0), b.dense(), K2),
     good(
