@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import builder as b
+import known_good
 from draftproof import api
 from draftproof.checkpoint import Table
 from draftproof.container import Tensor
@@ -565,3 +566,52 @@ def test_no_declaration_makes_a_drafter_without_a_scale_pass(changes: dict[str, 
     quant, store, fc = GOOD["int4 in groups"]
     table = b.changed(stored(store, fc), {f"{UP}.weight_scale": None})
     assert check(b.edit(quant, changes), table).verdict in ("fail", "unknown")
+
+
+# --- every family -------------------------------------------------------------------------------------------------
+
+BLOCKS: dict[str, Any] = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+CHANNELS = group(
+    FP8 | {"strategy": "channel"}, TOKEN, "float-quantized", ignore=["re:.*(lm_head|fc|eh_proj|input_proj)"]
+)
+FUSION = ("eh_proj", "input_proj", "embed_proj", "hidden_proj", "kernel_projection")
+WHOLE = [c for c in known_good.CASES if c.weights.endswith(".safetensors")]
+
+
+def linear(name: str, shape: Shape) -> bool:
+    return name.endswith(".weight") and len(shape) == 2 and "_proj" in name and not any(word in name for word in FUSION)
+
+
+def halved(case: known_good.Good, quant: dict[str, Any], keep: str = " ") -> tuple[int, Any]:
+    """Check a drafter whose Linear weights, but for those with a word in their names, are stored in 8 bits."""
+    out: b.Table = {}
+    for name, (dtype, shape) in case.drafter_tensors.items():
+        if not linear(name, shape) or keep in name:
+            out[name] = (dtype, shape)
+        elif quant is BLOCKS:
+            out |= {name: ("F8_E4M3", shape), f"{name}_scale_inv": ("F32", (up(shape[0], 128), up(shape[1], 128)))}
+        else:
+            out |= {name: ("F8_E4M3", shape), f"{name}_scale": ("BF16", (shape[0], 1))}
+    drafter = b.given(case.drafter_config | {"quantization_config": quant}, out, b.DRAFTER)
+    other = None if case.inside else b.given(case.target_config, case.target_tensors, b.TARGET)
+    family = "" if not case.inside else "mtp" if case.family.startswith("mtp-") else case.family
+    return len(out) - len(case.drafter_tensors), b.check(drafter, other, family=family)
+
+
+@pytest.mark.parametrize("quant", [BLOCKS, CHANNELS], ids=["blocks", "channels"])
+@pytest.mark.parametrize("case", WHOLE, ids=lambda case: case.id)
+def test_drafter_of_every_family_is_understood_when_it_is_quantised(case: known_good.Good, quant: Any) -> None:
+    count, report = halved(case, quant)
+    said = [f for f in b.against(report) if f.code[:3] in ("TEN", "CFG", "DIM") and f.level != "info"]
+    assert not [f for f in said if count or f.code != "TEN417"], b.text(report)
+
+
+@pytest.mark.parametrize("family", ["mtp-qwen3-next", "mtp-deepseek", "mtp-glm4-moe"])
+def test_experts_left_plain_in_a_quantised_layer_of_the_target_are_named(family: str) -> None:
+    case = next(c for c in WHOLE if c.family == family)
+    count, report = halved(case, CHANNELS, ".experts.")
+    assert count
+    said = [f for f in b.against(report) if f.level == "error"]
+    assert [f.code for f in said] == ["TEN417"], b.text(report)
+    assert "experts.0." in said[0].observed
+    assert "weights" in said[0].subject
