@@ -76,8 +76,26 @@ see = "s"
 basis = "run"
 source = "f"
 """
+SCHEME = """title = "t"
+source = "s"
+methods = ["m"]
+[modules]
+linear = ["mlp"]
+match = "exact"
+[values]
+bits = { keys = "bits", check = "it > 0" }
+odd = { keys = "odd", type = "bool", default = "false" }
+[layouts.one]
+main = ".q"
+axes = ["rows", "words"]
+logical = { rows = "rows", inputs = "words * 32 // bits" }
+checks = ["inputs > 1"]
+[layouts.one.tensors]
+".q" = { shape = ["rows", "words"], dtype = "I32" }
+".s" = { shape = ["rows"], also = [[]], dtype = "float", when = "odd" }
+"""
 SMALLEST = {"family": FAMILY, "target": TARGET, "pair": PAIR, "engine": ENGINE + ROW, "model": 'repo = "a/x"\n',
-            "acceptance": 'title = "t"\n'}  # fmt: skip
+            "acceptance": 'title = "t"\n', "scheme": SCHEME}  # fmt: skip
 
 
 @pytest.fixture
@@ -175,6 +193,38 @@ it = { drafter = "z" }
         f"{at[chr(34) + 'nn' + chr(34)]} CON106 tensors.v.when | n + 1",
         f"{at[chr(34) + 'nn' + chr(34)]} CON116 tensors.v.missing | TEN999",
     ]
+
+
+SCHEME_FAULTS = {
+    "unknown way to match": ('match = "exact"', 'match = "exakt"',
+                             "CON104 modules.match | exakt (did you mean 'exact'?)"),
+    "no layouts": (SCHEME[SCHEME.index("[layouts") :], "", "CON105 layouts | nothing"),
+    "value of no source": ('keys = "odd", type = "bool", default = "false"', "", "CON105 values.odd | nothing"),
+    "check of a number": ('check = "it > 0"', 'check = "it + 1"', "CON106 values.bits.check | it + 1"),
+    "main of no tensor": ('main = ".q"', 'main = ".w"', "CON107 layouts.one.main | .w"),
+    "unknown name of a shape": ('shape = ["rows"]', 'shape = ["row"]',
+                                "CON107 layouts.one.tensors.\".s\".shape | row (did you mean 'rows'?) in row"),
+    "unknown name of the logical shape": (
+        '"words * 32 // bits"', '"words * 32 // bit"',
+        "CON107 layouts.one.logical.inputs | bit (did you mean 'bits'?) in words * 32 // bit",
+    ),
+    "condition that is a number": ('when = "odd"', 'when = "bits"', "CON106 layouts.one.tensors.\".s\".when | bits"),
+    "check that is a number": ('checks = ["inputs > 1"]', 'checks = ["inputs"]',
+                               "CON106 layouts.one.checks[0] | inputs"),
+    "unknown dtype": ('dtype = "I32"', 'dtype = "I33"',
+                      "CON104 layouts.one.tensors.\".q\".dtype[0] | I33"),
+    "axis that is no name": ('axes = ["rows", "words"]', 'axes = ["rows", "2"]', "CON104 layouts.one.axes[1] | 2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", SCHEME_FAULTS)
+def test_mistake_in_a_scheme_is_told_at_its_line(fault: str, put: Put) -> None:
+    old, new, said = SCHEME_FAULTS[fault]
+    assert old in SCHEME
+    found = told(put("scheme", "m", SCHEME.replace(old, new)), "scheme", "m")
+    assert [f.partition(" ")[2] for f in found] == [said]
+    line = int(found[0].partition(" ")[0])
+    assert line == 1 if fault == "no layouts" else line_of(SCHEME, old) - 6 <= line <= line_of(SCHEME, old)
 
 
 def test_missing_schema_hides_nothing_but_another_version_does(put: Put) -> None:
