@@ -614,6 +614,9 @@ def _conventions(case: Case, view: View) -> Iterator[tuple[str, str]]:
         names = list(contract.conventions)
         said = f"{fact.value} ({fact.source})" if fact else f"{names[0]}, the only one of its family"
         yield "layer ids are", said if fact or len(names) == 1 else f"{UNKNOWN}: one of {', '.join(names)}"
+    for f in case.fits or ():
+        if f.code == "PAIR423":
+            yield f.subject, f.message if f.level == "pass" else f"{UNKNOWN}: {f.expected}"
 
 
 def _engines(case: Case, view: View) -> Iterator[tuple[str, str, str]]:

@@ -168,7 +168,7 @@ def _side(source: Source, path: Path | None) -> tuple[dict[str, Any], str]:
 def _proposals(key: str, found: Sequence[Finding], what: str) -> Iterator[str]:
     """Yield acceptances as comments, each below what its finding says; nothing where there is nothing to accept."""
     if not found:
-        yield from _comment(f"{key}: nothing {what.partition(':')[0]}")
+        yield from _comment(f"{key}: there is nothing to accept")
         return
     yield from _comment(f"What {what}.")
     yield f"# {key} = ["
@@ -209,6 +209,8 @@ def _facts(case: Case) -> Iterator[str]:
             continue
         if name == "partial_rotary_factor" and "PAIR412" not in asked:
             continue
+        if name == "trained_on" and contract and contract.in_target:
+            continue
         if name == "trained_on" and isinstance(verifier, Known) and verifier.value:
             yield from _comment(f"trained_on: {verifier.witness} says {verifier.value}")
             continue
@@ -217,6 +219,13 @@ def _facts(case: Case) -> Iterator[str]:
             example = next(iter(contract.conventions))
         yield from _comment(f"not declared: {meaning}")
         yield f"# {name} = {toml({'value': example, 'source': ''})}"
+    for name, fact in facts.items():
+        if name not in _ASKS:
+            yield f"{name} = {toml({'value': fact.value, 'source': fact.source})}"
+    for f in case.fits or ():
+        if f.code == "PAIR423" and f.level == "unknown":
+            yield from _comment(f"not declared: what {f.subject} means in this checkpoint: {f.expected}")
+            yield f"# meanings.{f.subject} = {toml({'value': '', 'source': ''})}"
 
 
 def _usable(case: Case) -> str:

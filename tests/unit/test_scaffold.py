@@ -135,6 +135,30 @@ def test_every_shipped_pair_could_have_been_started_by_init(id: str) -> None:
     assert verdicts(after) == verdicts(api.check_models(pair.drafter, pair.target, b.LIBRARY, pair.family))
 
 
+@pytest.mark.parametrize("case", [c for c in CASES if c.inside], ids=lambda case: case.id)
+def test_family_inside_its_target_is_paired_with_it(case: Good) -> None:
+    put(case.drafter_config, case.drafter_tensors)
+    asked = "mtp" if case.family.startswith("mtp-") else case.family
+    assert run("init", "--drafter", "drafter", "--family", asked, "--output", PAIR) == 0
+    data = tomllib.loads(Path(PAIR).read_text())
+    assert (data["drafter"], data["family"]) == (data["target"], case.family)
+    assert verdicts(api.check_pair_id(PAIR, Library())) == verdicts(api.check_models("drafter", None, Library(), asked))
+
+
+def test_what_a_name_means_is_asked_for_where_it_is_not_declared() -> None:
+    case = next(c for c in CASES if any(key.startswith("meanings.") for key in c.facts) and not c.inside)
+    put(case.drafter_config, case.drafter_tensors)
+    b.write(Path("target"), case.target_config, case.target_tensors)
+    made = init("drafter", "target", b.LIBRARY, path=Path(PAIR))
+    assert isinstance(made, Draft)
+    name = next(key for key in case.facts if key.startswith("meanings."))
+    assert f'# {name} = {{ value = "", source = "" }}' in made.text
+    declared = made.text.replace(f'# {name} = {{ value = "", source = "" }}',
+                                 f"{name} = {toml({'value': case.facts[name], 'source': 'its card'})}")  # fmt: skip
+    Path(PAIR).write_text(declared)
+    assert "PAIR423" not in {f.code for f in api.check_pair_id(PAIR, Library()).findings if f.level == "unknown"}
+
+
 def test_revision_that_is_known_is_pinned() -> None:
     named = {n: [d, list(s)] for n, (d, s) in b.dense().items()}
     data = {"schema": 1, "repo": "org/d", "revision": "a" * 40, "provenance": "recorded", "normalised": False,
