@@ -55,15 +55,21 @@ class Config:
         self.respelled = source.respelled if source else frozenset()
         self.normalised = source is not None and source.normalised
         self.nested: tuple[str, ...] = ()
+        self._said: dict[str, Seen] = {}
 
     def under(self, nested: tuple[str, ...]) -> Config:
         """Return the same config, whose tables of these names are looked into first."""
         other = copy(self)
-        other.nested = nested
+        other.nested, other._said = nested, {}
         return other
 
     def __call__(self, key: str) -> Seen:
         """Return what the config says of a key; a nested table that names it, even as null, decides."""
+        if key not in self._said:
+            self._said[key] = self._says(key)
+        return self._said[key]
+
+    def _says(self, key: str) -> Seen:
         for path in self._paths(key)[:-1]:
             seen = self._at(path)
             if not isinstance(seen, Absent) or self._is_null(path):

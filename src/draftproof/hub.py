@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -425,11 +426,26 @@ def _repo_of(name: str) -> str:
 
 def _recording_names(root: Path, stem: str = "") -> list[str]:
     """Return the file names of the recordings in a folder, or of those of one repo, sorted; none of no folder."""
+    start = f"{stem}@" if stem else ""
+    return [n for n in _listing(root) if n.startswith(start) and n.endswith(".json")]
+
+
+_LISTINGS: dict[Path, tuple[int, list[str]]] = {}  # folder -> when it last changed, its names
+_SETTLED = 2 * 10**9  # ns: a folder that changed this long ago shows any later change by its time
+
+
+def _listing(root: Path) -> list[str]:
+    """Return the names in a folder, sorted; they are kept for as long as the folder does not change."""
     try:
-        names = os.listdir(root)
+        changed = os.stat(root).st_mtime_ns
+        if root in _LISTINGS and _LISTINGS[root][0] == changed:
+            return _LISTINGS[root][1]
+        names = sorted(os.listdir(root))
     except OSError:
         return []
-    return sorted(n for n in names if n.startswith(f"{stem}@" if stem else "") and n.endswith(".json"))
+    if time.time_ns() - changed > _SETTLED:
+        _LISTINGS[root] = changed, names
+    return names
 
 
 def _open_recorded(repo: str, at: str, recordings: tuple[Path, ...]) -> Source | Finding:

@@ -333,7 +333,7 @@ def _says(node: ast.expr, yes_no: frozenset[str], numbers: frozenset[str]) -> bo
         case ast.UnaryOp(op=ast.Not(), operand=part):
             return _says(part, yes_no, numbers) is not False
         case ast.Name() | ast.Attribute():
-            name = ast.unparse(node)
+            name = node.id if isinstance(node, ast.Name) else ast.unparse(node)
             return True if name in yes_no or name in ("true", "false") else False if name in numbers else None
     return False
 
