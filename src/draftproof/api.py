@@ -409,6 +409,8 @@ def examine_models(
         contract = None if isinstance(opened, Finding) else recognise(library, opened, "family", family)[0]
         declared = "" if isinstance(opened, Finding) else declared_target(opened, contract, library)
         if contract is not None and contract.in_target:
+            if isinstance(drafter, Mapping):
+                drafter = {"name": "in memory", **drafter}  # of both sides: it is one checkpoint
             target = drafter
         elif declared:
             other = open_side(declared, "target", library)

@@ -150,7 +150,14 @@ class Library:
 
     def detect(self, kind: str, id: str) -> Mapping[str, Any]:
         """Return the [detect] table of a contract, read alone where it can be, else with the whole contract."""
-        raw = _text(self.files(kind)[id]) or b""
+        if ("detect", kind, id) not in self.kept:
+            self.kept["detect", kind, id] = self._detect(kind, id)
+        found: Mapping[str, Any] = self.kept["detect", kind, id]
+        return found
+
+    def _detect(self, kind: str, id: str) -> Mapping[str, Any]:
+        texts = self.kept.get(("texts", kind)) or {id: _text(self.files(kind)[id])}
+        raw = texts[id] or b""
         found = _DETECT.search(raw) if len(raw) <= MAX_BYTES else None
         if found:
             problems = Problems(id)

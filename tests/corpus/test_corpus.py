@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import draftproof
 from draftproof.container import read_header
 from draftproof.findings import finding
 from draftproof.library import Library
@@ -77,6 +78,24 @@ def test_a_number_is_shown_only_as_a_whole() -> None:
         assert not corpus.Expected("TEN403", (part,), "error").matches(found)
     assert not corpus.Expected("TEN403", ("32000",), "warning").matches(found)
     assert not corpus.Expected("TEN40?", ("32000",), "info").matches(found)
+
+
+@pytest.mark.parametrize("id", [case.id for case in corpus.CASES if "target" not in case.parts and case.id != "F05"])
+def test_drafter_inside_its_target_is_judged_in_memory_as_on_disk(id: str) -> None:
+    case = CASES[id]
+    said = {}
+    for side in case.sides:
+        config, table = corpus.checkpoint(case, "drafter", side)
+        said[side] = draftproof.check({"config": config, "state_dict": table}, family=case.family).findings
+    assert all(any(map(expected.matches, said["broken"])) for expected in case.expect)
+    assert not [f for f in said["right"] if f.level in ("error", "warning", "unknown")]
+
+
+def test_a_case_can_be_built_again_in_the_same_folder(tmp_path: Path) -> None:
+    case = CASES["F05"]
+    first = {p: p.read_bytes() for p in corpus.build(case, tmp_path).rglob("*.json")}
+    assert {p: p.read_bytes() for p in corpus.build(case, tmp_path).rglob("*.json")} == first
+    assert len(first) == 4
 
 
 def test_built_files_are_true_headers_and_sparse(tmp_path: Path) -> None:
