@@ -968,15 +968,27 @@ def quantised_with_target(view: View) -> Iterator[Finding]:
 
 
 def not_inside(view: View) -> Iterator[Finding]:
-    """Say once that nothing is there of a drafter that the config of its target's checkpoint promises."""
-    contract = _contract(view)
-    wanted = [want for want in expectations(contract, view.dims) if want.presence == "required"]
+    """Say once that nothing is there of a drafter that the config of its target's checkpoint promises.
+
+    Where its names stand behind a prefix that the contract does not know, it is not known what they are.
+    """
+    contract, encode = _contract(view), view.dialect.encode if view.dialect else str
+    wanted = [encode(w.name) for w in expectations(contract, view.dims) if w.presence == "required"]
+    if not wanted:
+        return
     counts = [end for rule in contract.tensors.values() for loop in rule.over for end in (loop.first, loop.stop)]
-    if wanted:
-        first = view.dialect.encode(wanted[0].name) if view.dialect else wanted[0].name
-        yield finding("TEN430", first, expected=f"{len(wanted)} tensors, as {listed((w.name for w in wanted), 3)}",
-                      observed="none of them", bindings=view.dims.table(view.dims.needed(counts)),
-                      contract=contract.label, where=view.checkpoint.source.label)  # fmt: skip
+    tails = {f".{tail}" for name in wanted for tail in (name, name.partition(".")[2]) if tail.count(".") > 1}
+    like = sorted(n for n in view.checkpoint.table().tensors if any(f".{n}".endswith(tail) for tail in tails))
+    parts: dict[str, Any] = {
+        "expected": f"{len(wanted)} tensors, as {listed(wanted, 3)}",
+        "bindings": view.dims.table(view.dims.needed(counts)),
+        "contract": contract.label,
+        "where": view.checkpoint.source.label,
+    }
+    if like:
+        yield unknown("TEN430", wanted[0], observed=f"none of them, but {listed(like, 3)}", **parts)
+    else:
+        yield finding("TEN430", wanted[0], observed="none of them", **parts)
 
 
 def _how_to_record(source: Source) -> str:
