@@ -761,7 +761,7 @@ def _not_known(d: Draft) -> str:
     for view in (drafter, target, *([goal.like] if goal.like else [])):
         if view.checkpoint.source.provenance == "partial":
             return f"only some config keys of {view.checkpoint.source.name} were published"
-    if drafter.checkpoint.source.kind == "folder" and not drafter.table.read:
+    if drafter.checkpoint.source.has_files and not drafter.table.read:
         return f"the drafter's tensor table was not read: {drafter.table.basis}"
     if isinstance(scheme := drafter.stated("quantisation"), Known):
         method = scheme.value.get("quant_method", "unnamed") if isinstance(scheme.value, Mapping) else "unnamed"

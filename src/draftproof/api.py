@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -88,10 +89,17 @@ def open_side(
     spec = str(model)
     if base is not None and spec.startswith("."):
         spec = str(base / spec)
-    source = open_model(spec, recordings(library), revision)
+    source = open_model(_full_name(spec, library), recordings(library), revision, library.hub, role)
     if isinstance(source, Finding) and source.code in ("SRC112", "SRC117"):
         source = _by_alias(spec, library, revision) or source
     return source if isinstance(source, Finding) else Checkpoint(source, role)
+
+
+def _full_name(spec: str, library: Library) -> str:
+    """Return the ORG/NAME that an alias stands for, before a network is asked for a name that is none."""
+    name, _, at = spec.partition("@")
+    repos = [model.repo for model in library.called(name)] if library.hub is not None and "/" not in name else []
+    return (f"{repos[0]}@{at}" if at else repos[0]) if len(repos) == 1 and not os.path.exists(spec) else spec
 
 
 def _by_alias(spec: str, library: Library, revision: str | None) -> Source | Finding | None:
@@ -233,7 +241,7 @@ def side(view: View) -> Side:
         view.checkpoint.role,
         source.name,
         source.revision,
-        "config read, weights not" if source.kind == "folder" and table.basis else source.provenance,
+        "config read, weights not" if source.has_files and table.basis else source.provenance,
         source.normalised,
         contract.id if contract else "",
         view.dialect.name if view.dialect else "",
@@ -488,7 +496,7 @@ def show(id: str, library: Library) -> dict[str, Any] | Report:
         return _only("conforms", id, replace(source, observed=f"no contract, {source.observed}{nearest(id, known)}"))
     checkpoint = Checkpoint(source, "model")
     tensors = dict(source.tensors or {})
-    if source.kind == "folder":
+    if source.has_files:
         tensors = {"named": {n: [t.dtype, list(t.shape)] for n, t in sorted(checkpoint.table().tensors.items())}}
     config = checkpoint.config.data
     broken = [f for f in checkpoint.findings if f.level in ("error", "unknown")]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
 from draftproof.container import Header, Index, Tensor, check_shards, read_header, read_index
 from draftproof.dims import Absent, Known, Seen, Unknown
-from draftproof.findings import Finding, finding, unknown, visible
+from draftproof.findings import Finding, finding, finding_of, unknown, visible
 from draftproof.hub import (
     FOREIGN,
     NOT_PLAIN,
@@ -156,6 +156,7 @@ class Table:
     count: int | None = None
     parameters: int | None = None
     listed: frozenset[str] = frozenset()
+    sampled: bool = False  # from the likely shards alone: what is not there was not looked for
 
     @property
     def read(self) -> bool:
@@ -208,7 +209,7 @@ class Checkpoint:
     def config(self) -> Config:
         """Return the config; where it cannot be read one of which nothing is known, and the finding that says so."""
         source = self.source
-        if source.kind != "folder":
+        if not source.has_files:
             if source.config is None:
                 self.findings.append(unknown("CFG301", "config", expected="a config", observed="none was given"))
             elif not isinstance(source.config, Mapping):
@@ -234,21 +235,32 @@ class Checkpoint:
                 self.findings.append(raw)
         return Config({}, self.role, broken="config.json could not be read")
 
-    def table(self, wanted: Collection[str] | None = None, named: Collection[str] = ()) -> Table:
+    def table(
+        self,
+        wanted: Collection[str] | None = None,
+        named: Collection[str] = (),
+        enough: Callable[[Collection[str]], bool] | None = None,
+    ) -> Table:
         """Return the tensor table; with wanted, only those names are looked for, and the rest may not be read.
 
-        Of the names in ``named`` it is told whether they are listed, without reading a shard for them.
+        Of the names in ``named`` it is told whether they are listed, without reading a shard for them. ``enough``
+        tells of a part of the wanted that the others need not be looked for.
         """
         key = None if wanted is None else frozenset(wanted)
         if named or key not in self._tables:
-            self._tables[key] = self._table(key, frozenset(named))
+            self._tables[key] = self._table(key, frozenset(named), enough)
         return self._tables[key]
 
-    def _table(self, wanted: frozenset[str] | None, named: frozenset[str] = frozenset()) -> Table:
+    def _table(
+        self,
+        wanted: frozenset[str] | None,
+        named: frozenset[str] = frozenset(),
+        enough: Callable[[Collection[str]], bool] | None = None,
+    ) -> Table:
         source = self.source
-        if source.kind == "folder":
-            table, found = read_weights(source, wanted, named)
-            self.findings += [f for f in found if f not in self.findings]
+        if source.has_files:
+            table, found = self._recalled(wanted, named) or self._read(wanted, named, enough)
+            self.findings += [f for f in (*found, *source.notes) if f not in self.findings]
             return table
         if source.tensors is None:
             return Table(basis="no tensor table was published")
@@ -272,6 +284,43 @@ class Checkpoint:
             data.get("count"),
             data.get("parameters"),
         )
+
+    def _read(
+        self,
+        wanted: frozenset[str] | None,
+        named: frozenset[str],
+        enough: Callable[[Collection[str]], bool] | None,
+    ) -> tuple[Table, list[Finding]]:
+        source = self.source
+        guessed = guess_weights(source, wanted, enough) if wanted is not None and enough is not None else None
+        table, found = guessed or read_weights(source, wanted, named)
+        if source.reader is not None:
+            source.notes += [f for f in source.reader.notes if f not in source.notes]
+            if table.read and not any(f.level == "unknown" for f in found):
+                rows = {n: [t.dtype, list(t.shape), t.start, t.end, table.files[n]] for n, t in table.tensors.items()}
+                kept = {
+                    "tensors": rows,
+                    "complete": table.complete,
+                    "sampled": table.sampled,
+                    "listed": sorted(table.listed),
+                    "found": [asdict(f) for f in found],
+                }
+                source.reader.keep([*(wanted or ("*",)), *named], kept)
+        return table, found
+
+    def _recalled(
+        self, wanted: frozenset[str] | None, named: frozenset[str]
+    ) -> tuple[Table, list[Finding]] | None:
+        """Return what was read of this commit before, where that is kept."""
+        reader = self.source.reader
+        kept = reader.recall([*(wanted or ("*",)), *named]) if reader is not None else None
+        if kept is None:
+            return None
+        rows = kept["tensors"]
+        tensors = {n: Tensor(row[0], tuple(row[1]), row[2], row[3]) for n, row in rows.items()}
+        found = [finding_of(f) for f in kept["found"]]
+        files, names = {n: row[4] for n, row in rows.items()}, frozenset(kept["listed"])
+        return Table(tensors, files, "", kept["complete"], listed=names, sampled=kept["sampled"]), found
 
 
 def parse_config(raw: bytes, where: str) -> tuple[dict[str, Any] | None, list[Finding]]:
@@ -306,6 +355,26 @@ _OTHER = tuple(FOREIGN)
 _INDEX = ".safetensors.index.json"
 
 
+def guess_weights(
+    source: Source, wanted: frozenset[str], enough: Callable[[Collection[str]], bool]
+) -> tuple[Table, list[Finding]] | None:
+    """Return the wanted tensors from the shards that probably hold them; None where that was not enough.
+
+    What a header says of a tensor is proof; that one is missing is not, so then the index must be read.
+    """
+    names = source.reader.likely(source.files, wanted) if source.reader is not None else []
+    if not names:
+        return None
+    found: list[Finding] = []
+    source.reader.ahead(names)
+    table = _Gather(source, wanted, found)
+    for name in names:
+        table.header(name)
+    if table.failed or table.twice or not enough(table.tensors):
+        return None
+    return Table(table.tensors, table.files, "", False, sampled=True), found
+
+
 def read_weights(
     source: Source, wanted: frozenset[str] | None, named: frozenset[str] = frozenset()
 ) -> tuple[Table, list[Finding]]:
@@ -318,12 +387,16 @@ def read_weights(
     if indexes[1:]:
         seen = f"{len(indexes)}: {listed(indexes)}"
         found.append(finding("IDX308", listed(indexes[1:]), expected="one index", observed=seen, where=where))
-    if index_name and files[index_name] < 0:
+    if index_name and files[index_name] < 0 and source.reader is None:
         found.append(unreadable(index_name, OSError(22, NOT_PLAIN), where))
         return Table(basis=f"{index_name} cannot be read"), found
     if index_name:
         asked = wanted if wanted is None else wanted | named
-        index, index_found = read_index(_reader(source, index_name), files[index_name], index_name, wanted=asked)
+        try:
+            size = source.size(index_name)
+        except OSError as error:
+            return Table(basis=f"{index_name} cannot be read"), [*found, unreadable(index_name, error, where)]
+        index, index_found = read_index(_reader(source, index_name), size, index_name, wanted=asked)
         found += index_found
         if index is None:
             return Table(basis=f"{index_name} cannot be used"), found
@@ -335,6 +408,8 @@ def read_weights(
         wanted = frozenset(n for n in wanted if n in index.weight_map)  # what it does not name no loader looks for
         chosen = [n for n in chosen if n in {index.weight_map[n] for n in wanted}]
     table = _Gather(source, wanted, found, named)
+    if source.reader is not None:
+        source.reader.ahead([n for n in chosen if n in files])
     if index is not None:
         table.listed |= named & index.weight_map.keys()
         found += check_shards(index, ((n, table.header(n)) for n in chosen if n in files), files)
@@ -371,8 +446,8 @@ class _Gather:
 
     def header(self, name: str) -> Header | None:
         """Return the header of a file, noting what is wrong with it."""
-        size = self.source.files[name]
         try:
+            size = self.source.size(name)
             if size < 0:
                 raise OSError(22, NOT_PLAIN)
             read = _reader(self.source, name)

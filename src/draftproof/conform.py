@@ -163,6 +163,13 @@ def _wanted(contract: Contract, dims: Lookup) -> frozenset[str] | None:
     return frozenset(d.encode(name) for d in contract.dialects for name in names)
 
 
+def _enough(contract: Contract, dims: Lookup) -> Callable[[Collection[str]], bool]:
+    """Return a function that tells whether some names are all that an open contract requires, in one dialect."""
+    required = [want.name for want in expectations(contract, dims) if want.presence != "optional"]
+    spelled = [{d.encode(name) for name in required} for d in contract.dialects]
+    return lambda names: any(one <= set(names) for one in spelled)
+
+
 # --- quantised weights --------------------------------------------------------------------------------------------
 
 
@@ -181,15 +188,16 @@ def _declaration(view: View, library: Library) -> None:
 def _table(view: View) -> Table:
     """Return the tensor table; where weights are quantised in a known scheme, with their logical names and shapes."""
     contract, checkpoint = _contract(view), view.checkpoint
-    wanted = _wanted(contract, Bindings(contract.dims, view.dims.sides))
+    dims = Bindings(contract.dims, view.dims.sides)
+    wanted, enough = _wanted(contract, dims), _enough(contract, dims) if contract.open else None
     named = [d.encode(name) for name in _last_layers(view).values() for d in contract.dialects]
     if view.declared is None or view.declared.scheme is None:
-        return checkpoint.table(wanted, named)
+        return checkpoint.table(wanted, named, enough)
     from draftproof.quantised import companions, logical  # noqa: PLC0415 (rare)
 
     if wanted is not None:
         wanted |= companions(view.declared.scheme, wanted)
-    table = checkpoint.table(wanted, named)
+    table = checkpoint.table(wanted, named, enough)
     if not table.read:
         return table
 
@@ -1109,7 +1117,12 @@ def check_tensor(view: View, want: Expected, dims: Lookup, *, misfit: bool = Fal
 
 def _looked_for_all(view: View) -> bool:
     """Tell whether an incomplete table still shows what is missing: all names of an open contract were looked for."""
-    return view.contract is not None and view.contract.open and view.checkpoint.source.kind == "folder"
+    return (
+        view.contract is not None
+        and view.contract.open
+        and view.checkpoint.source.has_files
+        and not view.table.sampled
+    )
 
 
 def _check_shape(

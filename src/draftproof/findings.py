@@ -268,6 +268,12 @@ class Report:
         )
 
 
+def finding_of(data: Mapping[str, Any]) -> Finding:
+    """Read back one finding from plain data."""
+    made: Finding = _make(Finding, data)
+    return made
+
+
 def _make(cls: type[Any], data: Mapping[str, Any]) -> Any:
     return cls(**{k: tuple(v) if isinstance(v, list) and k not in ("old", "new") else v for k, v in data.items()})
 

@@ -11,9 +11,9 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from draftproof.findings import Finding, finding, nearest, unknown, visible
 from draftproof.strict import CONFIG_LIMIT, strict_json
@@ -70,7 +70,7 @@ class Source:
     """
 
     name: str
-    kind: str = "memory"  # folder, recording, config, memory
+    kind: str = "memory"  # folder, hub, recording, config, memory
     files: Mapping[str, int] = field(default_factory=dict)
     read: Callable[[str, int, int], bytes] = lambda name, start, stop: b""
     folders: tuple[str, ...] = ()  # the names of its folders
@@ -85,6 +85,19 @@ class Source:
     respelled: frozenset[str] = frozenset()  # keys whose value is known, but not the name it has on disk
     tensors: Mapping[str, Any] | None = None
     bytes_read: int = 0
+    reader: Any = None  # of a repo on the Hub: reads ahead, keeps what it read
+    listed: bool = True  # files holds every file there is
+    notes: list[Finding] = field(default_factory=list)  # what was found while getting bytes
+
+    @property
+    def has_files(self) -> bool:
+        """Tell whether there are files to read, here or on the Hub."""
+        return self.kind in ("folder", "hub")
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a file; -1 for what is not a plain file; raises OSError."""
+        size = self.files[name]
+        return int(self.reader.size(name)) if size < 0 and self.reader is not None else size
 
     @property
     def label(self) -> str:
@@ -95,7 +108,10 @@ class Source:
 
     def take(self, name: str, limit: int) -> bytes | Finding:
         """Read one small file whole; refuse more than limit bytes."""
-        size = self.files[name]
+        try:
+            size = self.size(name)
+        except OSError as error:
+            return unreadable(name, error, self.label)
         if size < 0:
             return unreadable(name, OSError(22, NOT_PLAIN), self.label)
         if size > limit:
@@ -109,14 +125,31 @@ class Source:
 
 
 def unreadable(name: str, error: OSError, where: str) -> Finding:
-    """Make the finding for a file that the operating system does not let us read."""
+    """Make the finding for a file that the operating system, or the network, does not let us read."""
+    if isinstance(told := getattr(error, "finding", None), Finding):
+        return told
     return unknown(
         "SRC113", visible(name), expected="a readable file", observed=error.strerror or str(error), where=where
     )
 
 
-def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = None) -> Source | Finding:
-    """Find what a spec names: a local folder, else a recording of ORG/NAME[@COMMIT]."""
+class Remote(Protocol):
+    """Open repos over the network: what open_model asks of a Hub."""
+
+    mode: str
+
+    def open(self, repo: str, revision: str, role: str, patience: float | None) -> Source | Finding:
+        """Return a repo at a revision, or why it could not be opened."""
+
+
+def open_model(
+    spec: str,
+    recordings: tuple[Path, ...],
+    revision: str | None = None,
+    remote: Remote | None = None,
+    role: str = "",
+) -> Source | Finding:
+    """Find what a spec names: a local folder, else ORG/NAME[@REV] as recorded, in a cache, or on the Hub."""
     try:
         path = Path(spec).expanduser()
         if not spec:
@@ -130,6 +163,9 @@ def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = N
         return unreadable(spec, error, spec)
     except (ValueError, RuntimeError) as error:  # a NUL, an unknown ~user
         return finding("SRC117", visible(spec), expected="a folder, ORG/NAME or ORG/NAME@COMMIT", observed=str(error))
+    if "://" in spec and (address := re.fullmatch(_ADDRESS, spec)) and not re.fullmatch(_OTHER_REPO, spec):
+        rev = address[2] or address[3]
+        spec = f"{address[1]}@{rev}" if rev else address[1]
     repo, _, at = spec.partition("@")
     if spec.startswith((".", "/", "~")) or "\\" in spec or not REPO.fullmatch(repo):
         if REPO.fullmatch(repo) or not re.search(r"[/\\~]", spec):
@@ -138,10 +174,6 @@ def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = N
             code, expected = "SRC111", "a folder with config.json and weights"
         if other := re.fullmatch(_OTHER_REPO, spec):
             return _other_repo(spec, other[1], other[2])
-        if address := re.match(_ADDRESS, spec):
-            commit = f"@{address[2]}" if address[2] else ""
-            help = f"write {address[1]}{commit}"
-            return finding("SRC117", visible(spec), expected="ORG/NAME", observed="an address", help=help)
         try:
             siblings = [p.name for p in path.parent.iterdir() if p.is_dir()]
         except OSError:
@@ -151,13 +183,44 @@ def open_model(spec: str, recordings: tuple[Path, ...], revision: str | None = N
     if other := re.fullmatch(_OTHER_REPO, spec):
         return _other_repo(spec, other[1], other[2])
     at = at or revision or ""
-    if at and not COMMIT.fullmatch(at):
-        help = "give the whole commit, as the repo's history shows it; a branch moves"
-        return finding("SRC117", visible(spec), expected="40 hex digits after @", observed=visible(at), help=help)
-    return _open_recorded(repo, at, recordings)
+    if remote is None or remote.mode == "recordings":
+        if at and not COMMIT.fullmatch(at):
+            help = "give the whole commit, as the repo's history shows it; a branch moves"
+            return finding("SRC117", visible(spec), expected="40 hex digits after @", observed=visible(at), help=help)
+        return _open_recorded(repo, at, recordings)
+    return _open_best(repo, at, recordings, remote, role)
 
 
-_ADDRESS = r"(?:hf|https?)://(?:[^/]*\.co/)?([\w.-]+/[\w.-]+)(?:/(?:tree|blob|resolve)/([0-9a-f]{40}))?"
+def _open_best(repo: str, at: str, recordings: tuple[Path, ...], remote: Remote, role: str) -> Source | Finding:
+    """Take what proves most: a real recording at the commit, a snapshot in the Hub's cache, the Hub, any recording."""
+    pinned = bool(COMMIT.fullmatch(at))
+    recorded = None if remote.mode == "live" else _open_recorded(repo, at if pinned else "", recordings)
+    if pinned and isinstance(recorded, Source) and recorded.provenance == "recorded":
+        return recorded
+    if pinned and (folder := cached_snapshot(repo, at)):
+        return open_folder(folder, repo)
+    usable = isinstance(recorded, Source) and (not at or at == "main" or recorded.revision == at)
+    opened = remote.open(repo, at, role, PATIENCE if usable else None)
+    if isinstance(opened, Source):
+        return opened
+    if remote.mode == "offline" or opened.code == "SRC106":
+        commit = at if pinned else cached_revision(repo, at or "main")
+        if commit and (folder := cached_snapshot(repo, commit)):
+            return open_folder(folder, repo)
+    if usable and isinstance(recorded, Source):
+        recorded.notes.append(
+            replace(opened, level="info", message="the Hub did not give it: the recording serves", help="")
+        )
+        return recorded
+    return opened
+
+
+PATIENCE = 3.0  # seconds that a Hub has to answer where a recording could serve
+_REVISION = r"[\w][\w.\-]*"
+_ADDRESS = (
+    r"(?:hf|https?)://(?:[^/]*\.co/|[^/]*:\d+/)?([\w.-]+/[\w.-]+)"
+    rf"(?:@({_REVISION})|/(?:tree|blob|resolve)/({_REVISION})(?:/.*)?)?/?"
+)
 _OTHER_REPO = r"(?:(?:hf|https?)://(?:[^/]*\.co/)?)?(datasets|spaces)/([\w.-]+/[\w.-]+).*"
 
 
@@ -569,11 +632,23 @@ def snapshot_name(source: Source) -> tuple[str, str | None]:
 
 def cached_snapshot(repo: str, commit: str) -> Path | None:
     """Return the folder of a repo at a commit in the Hub cache of this machine, if it is there."""
+    folder = cache_folder() / f"models--{repo.replace('/', '--')}" / "snapshots" / commit
+    return folder if os.path.isdir(folder) else None
+
+
+def cache_folder() -> Path:
+    """Return the folder of the Hub cache of this machine."""
     env = os.environ
     home = Path(env.get("HF_HOME") or Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface")
-    root = Path(env.get("HF_HUB_CACHE") or env.get("HUGGINGFACE_HUB_CACHE") or home / "hub").expanduser()
-    folder = root / f"models--{repo.replace('/', '--')}" / "snapshots" / commit
-    return folder if os.path.isdir(folder) else None
+    return Path(env.get("HF_HUB_CACHE") or env.get("HUGGINGFACE_HUB_CACHE") or home / "hub").expanduser()
+
+
+def cached_revision(repo: str, revision: str) -> str:
+    """Return the commit that the Hub cache of this machine last saw a branch or tag at, or ""."""
+    folder = cache_folder() / f"models--{repo.replace('/', '--')}" / "refs"
+    raw = read_plain(folder / revision, 100)
+    commit = raw.decode("ascii", "replace").strip() if isinstance(raw, bytes) else ""
+    return commit if COMMIT.fullmatch(commit) else ""
 
 
 def recorded_files(source: Source, weights: set[str]) -> dict[str, Any]:

@@ -69,7 +69,8 @@ def shipped_root() -> Path:
 class Library:
     """Find contracts by kind and id in one or more folders; the first folder wins. Reads a file when asked for."""
 
-    def __init__(self, *roots: Path, shipped: bool = True) -> None:
+    def __init__(self, *roots: Path, shipped: bool = True, hub: Any = None) -> None:
+        self.hub = hub  # opens repos over the network, where that is allowed
         self.shipped = shipped_root()
         wanted = (*roots, self.shipped) if shipped else roots
         self.roots = tuple(dict.fromkeys(Path(os.path.abspath(root)) for root in wanted))

@@ -175,7 +175,7 @@ def _evidence(detect: Mapping[str, Any], checkpoint: Checkpoint) -> str:
 
 def _plain(library: Library, checkpoint: Checkpoint) -> bool:
     """Tell whether it may be a drafter yet: its architecture is one that drafters share, its tensors were not read."""
-    if checkpoint.source.kind == "folder" or checkpoint.table().read:
+    if checkpoint.source.has_files or checkpoint.table().read:
         return False
     shared = [library.detect("family", id).get("plain_architecture", ()) for id in library.files("family")]
     return any(a in names for a in checkpoint.config.texts("architectures") for names in shared)

@@ -1,0 +1,572 @@
+"""Models on the Hub, read lazily at one commit: configs whole, of weights only headers, by ranges.
+
+A drafter costs four requests, a target of many shards about sixteen: which shards hold an embedding, a head and a
+norm is guessed by their names, and what a header says is proof; only that something is missing needs the index.
+Nothing is raised: what cannot be read is a finding.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from draftproof.cache import Cache, default_folder
+from draftproof.findings import Finding, finding, unknown, visible
+from draftproof.hub import COMMIT, Source
+from draftproof.strict import CONFIG_LIMIT, strict_json
+from draftproof.transport import Answer, Limits, Moved, NetError, Pending, Transport
+
+FIRST = 14_000  # bytes of a first read: what arrives with TCP's first flight
+AT_ONCE = 16  # reads in flight
+INDEX_LIMIT = 256 << 20  # bytes of an index
+LISTING_LIMIT = 64 << 20  # bytes of a repo's file list
+MODES = ("auto", "live", "recordings", "offline")
+
+
+@dataclass
+class _File:
+    """Hold what is known of one file of a repo: its first bytes, where they came from, its size and etag."""
+
+    head: bytes = b""
+    url: str = ""
+    etag: str = ""
+    size: int = -1
+    oid: str = ""  # the digest that the file list gives
+    settled: bool = False  # its header is whole, and kept
+    extents: list[tuple[int, bytes]] = field(default_factory=list)  # parts of a file that is no safetensors
+    pending: Pending | None = None
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+class Hub:
+    """Open repos of one endpoint. Reads with the session, token, proxies and offline switch of huggingface_hub."""
+
+    def __init__(
+        self,
+        mode: str = "auto",
+        *,
+        endpoint: str = "",
+        limits: Limits | None = None,
+        cache: Cache | None = None,
+        session: Callable[[], Any] | None = None,
+        token: str | bool | None = None,
+    ) -> None:
+        self.mode = mode
+        self.limits = limits or Limits()
+        self._endpoint = endpoint
+        self._session = session
+        self._token = token
+        self._cache = cache
+        self._made: Transport | None = None
+        self._silent: Finding | None = None  # the endpoint did not answer: it is not asked again
+        self._opened: dict[tuple[str, str, bool], Source] = {}
+        self.moved = Moved()
+
+    # --- what the Hub's own client is told --------------------------------------------------------------------
+
+    @property
+    def offline(self) -> bool:
+        """Tell whether no socket may be opened."""
+        if self.mode in ("offline", "recordings"):
+            return True
+        truth = (os.environ.get(key, "").upper() for key in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
+        return any(value in ("1", "ON", "YES", "TRUE") for value in truth)
+
+    @property
+    def endpoint(self) -> str:
+        """Return the address of the Hub: HF_ENDPOINT, or the public one."""
+        return (self._endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+
+    @property
+    def cache(self) -> Cache:
+        """Return the cache of what was read."""
+        if self._cache is None:
+            self._cache = Cache(default_folder())
+        return self._cache
+
+    @property
+    def transport(self) -> Transport:
+        """Return the transport, made on first use: importing the Hub's client takes a while."""
+        if self._made is None:
+            from huggingface_hub import __version__ as version  # noqa: PLC0415
+            from huggingface_hub.utils import get_session  # type: ignore[attr-defined]  # noqa: PLC0415
+
+            from draftproof import __version__  # noqa: PLC0415
+
+            agent = f"draftproof/{__version__}; hf_hub/{version}"
+            if origin := os.environ.get("HF_HUB_USER_AGENT_ORIGIN"):
+                agent += f"; origin/{visible(origin, 100)}"
+            self._made = Transport(self.endpoint, self._session or get_session, self.token[0], agent, self.limits)
+            self._made.moved = self.moved
+        return self._made
+
+    @property
+    def token(self) -> tuple[str | None, str]:
+        """Return the token that is sent, if any, and where it comes from; never show the first."""
+        if isinstance(self._token, str):
+            return self._token, "given"
+        if self._token is False:
+            return None, "none was wanted"
+        from huggingface_hub import constants  # noqa: PLC0415
+        from huggingface_hub.utils import get_token  # type: ignore[attr-defined]  # noqa: PLC0415
+
+        if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
+            return None, "HF_HUB_DISABLE_IMPLICIT_TOKEN is set"
+        token = get_token()
+        if token is None:
+            return None, "none was found in HF_TOKEN or in the token file"
+        plain = self.endpoint.startswith("http://") and not re.match(r"http://(127\.|localhost|\[::1\])", self.endpoint)
+        if plain:
+            return None, "the endpoint is plain http"
+        named = next((k for k in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN") if os.environ.get(k)), "the token file")
+        return token, f"from {named}"
+
+    # --- opening ----------------------------------------------------------------------------------------------
+
+    def open(self, repo: str, revision: str = "", role: str = "", patience: float | None = None) -> Source | Finding:
+        """Open a repo at a revision, main by default; role target reads as one expects of many shards."""
+        at = revision or "main"
+        if self._silent is not None and not self.offline:
+            return self._silent
+        key = (repo, at, role == "target")
+        try:
+            if key not in self._opened:
+                opened = self._open(repo, at, role, patience)
+                if isinstance(opened, Finding):
+                    return opened
+                self._opened[key] = opened
+            return self._opened[key]
+        except NetError as error:
+            found = self.explain(error, repo, at)
+            if error.kind in ("unreachable", "timeout") and patience is not None:
+                self._silent = found
+            return found
+
+    def _open(self, repo: str, at: str, role: str, patience: float | None) -> Source | Finding:
+        pinned = at if COMMIT.fullmatch(at) else ""
+        if pinned and (kept := self._kept(repo, pinned)):
+            return kept
+        if self.offline:
+            return self._cached_only(repo, at)
+        until = time.monotonic() + min(self.limits.total, patience or self.limits.total)
+        known = self.cache.get("branch", self.endpoint, repo, at)
+        if not pinned and known:  # it was read before: one request tells whether it has moved
+            answer = self.transport.get(self._address(repo, at, "config.json"), 0, until, method="HEAD", follow=False)
+            commit = answer.first.get("x-repo-commit", "")
+            if COMMIT.fullmatch(commit) and (kept := self._kept(repo, commit)):
+                return kept
+        with self.cache.lock("open", self.endpoint, repo, at):
+            if pinned and (kept := self._kept(repo, pinned)):
+                return kept
+            return self._fresh(repo, at, role, until)
+
+    def _fresh(self, repo: str, at: str, role: str, until: float) -> Source:
+        """Read a repo that is not kept: config beside the first bytes of a single file, or beside the file list."""
+        second: Pending
+        config = Pending(lambda: self._whole_or_none(repo, at, "config.json", CONFIG_LIMIT, until))
+        single = _File()
+        if role == "target":
+            second = Pending(lambda: self._listing(repo, at, until))
+        else:
+            second = Pending(lambda: self._start(repo, at, "model.safetensors", single, until))
+        answer: Answer | None = config.result(until)
+        other = second.result(until)
+        listing: dict[str, Any] | None = other if role == "target" else None
+        commits = {c for c in (_commit(answer), _commit(other)) if c}
+        if listing is None and other is None:
+            listing = self._listing(repo, at, until)  # no single file: which are there
+            commits |= {listing["sha"]} if listing["sha"] else set()
+        if not commits:
+            listing = listing or self._listing(repo, at, until)
+            commits = {listing["sha"]} if listing["sha"] else set()
+        if COMMIT.fullmatch(at) and commits - {at}:
+            raise NetError("changed", f"the server answered for {sorted(commits - {at})[0][:7]}, not for {at[:7]}")
+        if len(commits) > 1:  # the branch moved between two requests: once more, at one commit
+            return self._fresh(repo, sorted(commits)[0], role, until)
+        if not commits:
+            raise NetError("changed", "the server names no commit of what it serves")
+        commit = commits.pop()
+        if listing:
+            record = {"files": listing["files"], "oids": listing["oids"], "listed": True}
+        else:
+            record = {"files": {"model.safetensors": single.size}, "oids": {}, "listed": False}
+            if answer is not None:
+                record["files"]["config.json"] = len(answer.body)
+        if answer is not None:
+            self.cache.put(answer.body, "file", self.endpoint, repo, commit, "config.json")
+        self.cache.put(json.dumps(record).encode(), "files", self.endpoint, repo, commit)
+        self.cache.put(commit.encode(), "branch", self.endpoint, repo, at)
+        source = self._source(repo, commit, record)
+        reader: Reader = source.reader
+        if answer is not None:
+            reader.small["config.json"] = answer.body
+        if not listing:
+            reader.files["model.safetensors"] = single
+        elif role == "target":
+            reader.ahead(reader.likely(source.files, ()) or [n for n in source.files if n == "model.safetensors"])
+        return source
+
+    def _kept(self, repo: str, commit: str) -> Source | None:
+        """Return a repo of which the file list at a commit is kept."""
+        raw = self.cache.get("files", self.endpoint, repo, commit)
+        if raw is None:
+            return None
+        record = json.loads(raw)
+        self.moved.add(cached=1)
+        return self._source(repo, commit, record)
+
+    def _cached_only(self, repo: str, at: str) -> Source | Finding:
+        commit = at if COMMIT.fullmatch(at) else (self.cache.get("branch", self.endpoint, repo, at) or b"").decode()
+        if commit and (kept := self._kept(repo, commit)):
+            return kept
+        fetch = f"hf download {repo} --include 'config.json' '*.safetensors'"
+        return unknown(
+            "SRC106", visible(repo), expected="a network, or what was read before", observed="offline, and not kept",
+            help=f"go online once, or give a folder: {fetch} --local-dir DIR",
+        )  # fmt: skip
+
+    def _source(self, repo: str, commit: str, record: Mapping[str, Any]) -> Source:
+        reader = Reader(self, repo, commit, record["oids"])
+        files, listed = record["files"], record["listed"]
+        return Source(
+            repo, "hub", files, reader.read, repo=repo, revision=commit, origin=self.endpoint, reader=reader,
+            listed=listed,
+        )  # fmt: skip
+
+    # --- requests ---------------------------------------------------------------------------------------------
+
+    def _address(self, repo: str, at: str, name: str) -> str:
+        return f"{self.endpoint}/{quote(repo)}/resolve/{quote(at, safe='')}/{quote(name)}"
+
+    def _whole_or_none(self, repo: str, at: str, name: str, limit: int, until: float) -> Answer | None:
+        """Return a small file, or None where the repo has none of that name."""
+        try:
+            return self.transport.get(self._address(repo, at, name), limit, until)
+        except NetError as error:
+            if _absent(error):
+                return None
+            raise
+
+    def _start(self, repo: str, at: str, name: str, file: _File, until: float, size: int = FIRST) -> Answer | None:
+        """Read the first bytes of a file into its record; returns None where the repo has none of that name."""
+        try:
+            answer = self.transport.get(self._address(repo, at, name), size, until, span=(0, size))
+        except NetError as error:
+            if _absent(error):
+                return None
+            if error.status == 416:  # an empty file
+                file.size, file.head = 0, b""
+                return None
+            raise
+        with file.lock:
+            file.head, file.url = answer.body, answer.url
+            file.etag = answer.first.get("x-linked-etag") or answer.headers.get("etag", "")
+            linked = answer.first.get("x-linked-size", "")
+            file.size = answer.size if answer.size is not None else int(linked) if linked.isdigit() else -1
+        return answer
+
+    def _listing(self, repo: str, at: str, until: float) -> dict[str, Any]:
+        """Return commit and files of a repo, sizes in bytes; only plain names of its top folder."""
+        url = f"{self.endpoint}/api/models/{quote(repo)}/revision/{quote(at, safe='')}?blobs=true"
+        answer = self.transport.get(url, LISTING_LIMIT, until)
+        data, faults = strict_json(answer.body)
+        if not isinstance(data, dict) or any(f.fatal for f in faults) or not isinstance(data.get("siblings"), list):
+            raise NetError("changed", "a file list that is not one")
+        files: dict[str, int] = {}
+        oids: dict[str, str] = {}
+        for row in data["siblings"]:
+            name, size = (row.get("rfilename"), row.get("size")) if isinstance(row, dict) else (None, None)
+            if isinstance(name, str) and _PLAIN.fullmatch(name):
+                files[name] = size if type(size) is int and size >= 0 else -1
+                oid = row["lfs"].get("sha256") if isinstance(row.get("lfs"), dict) else None
+                if isinstance(oid, str) and re.fullmatch(r"[0-9a-f]{64}", oid):
+                    oids[name] = oid
+        sha = data.get("sha")
+        return {"sha": sha if isinstance(sha, str) and COMMIT.fullmatch(sha) else "", "files": files, "oids": oids}
+
+    # --- what went wrong --------------------------------------------------------------------------------------
+
+    def explain(self, error: NetError, repo: str, at: str) -> Finding:
+        """Make the finding for a read that came to nothing: could not judge, and why."""
+        where = f"{self.endpoint}"
+        subject, said = visible(repo), error.headers.get("x-error-code", "")
+        text = visible(error.headers.get("x-error-message", "") or _error_text(error.body), 200)
+        token, source = self.token
+        sent = f"a token was sent ({source})" if token else f"no token was sent: {source}"
+        if error.kind == "limit":
+            return finding("CFG311", subject, expected="a file of a sane size", observed=error.text, where=where)
+        if error.kind == "status" and said == "GatedRepo":
+            help = f"ask for access at {self.endpoint}/{repo}, then log in: hf auth login"
+            return unknown("SRC102", subject, expected="access", observed=f"gated; {sent}", where=where, help=help)
+        if said == "RevisionNotFound":
+            return unknown("SRC109", f"{subject}@{visible(at)}", expected="a revision of the repo",
+                           observed=text or "none", where=where)  # fmt: skip
+        if error.status == 401 and token and "invalid" in text.lower() and said != "RepoNotFound":
+            return unknown("SRC103", subject, expected="a valid token", observed=f"{text}; {sent}", where=where)
+        if error.status == 403:
+            return unknown("SRC103", subject, expected="a token that may read it", observed=f"{text}; {sent}",
+                           where=where)  # fmt: skip
+        if error.status in (401, 404):
+            return unknown("SRC101", subject, expected="a repo that can be read", observed=f"{error.text}; {sent}",
+                           where=where)  # fmt: skip
+        if error.status == 429:
+            from draftproof.transport import asked_to_wait  # noqa: PLC0415
+
+            wait = asked_to_wait(error.headers)
+            seen = "too many requests" + (f"; free again in {wait:.0f} s" if wait is not None else "")
+            return unknown("SRC104", subject, expected="an answer", observed=f"{seen}; {sent}", where=where)
+        if error.kind == "status":
+            number = visible(error.headers.get("x-request-id", ""), 80)
+            seen = f"{error.text}{f', request {number}' if number else ''}"
+            return unknown("SRC105", subject, expected="an answer", observed=seen, where=where)
+        return unknown("SRC107", subject, expected="an answer", observed=visible(error.text, 300), where=where)
+
+
+class Reader:
+    """Read bytes of one repo at one commit; keeps the heads of files, here and in the cache."""
+
+    def __init__(self, hub: Hub, repo: str, commit: str, oids: Mapping[str, str]) -> None:
+        self.hub = hub
+        self.repo = repo
+        self.commit = commit
+        self.oids = oids
+        self.small: dict[str, bytes] = {}
+        self.files: dict[str, _File] = {}
+        self.notes: list[Finding] = []
+        self._slots = threading.Semaphore(AT_ONCE)
+
+    def _key(self, name: str) -> tuple[str, ...]:
+        return self.hub.endpoint, self.repo, self.commit, name
+
+    def _head_key(self, name: str) -> tuple[str, ...]:
+        """Return the key of a file's header: by its digest, so that a commit that leaves it alone costs nothing."""
+        oid = self.oids.get(name)
+        return ("head", self.hub.endpoint, oid) if oid else ("head", *self._key(name))
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a file that the list gives no size of; raises NetError."""
+        file = self.files.setdefault(name, _File())
+        if file.size < 0 and name.endswith(_RANGED):
+            self.read(name, 0, 8)
+        return file.size if name.endswith(_RANGED) else len(self.read(name, 0, INDEX_LIMIT))
+
+    def read(self, name: str, start: int, stop: int) -> bytes:
+        """Return the bytes [start, stop) of a file; raises NetError, with the finding that says why."""
+        until = time.monotonic() + self.hub.limits.total
+        try:
+            return self._read(name, start, stop, until)
+        except NetError as error:
+            error.finding = self.hub.explain(error, self.repo, self.commit)  # type: ignore[attr-defined]
+            raise
+
+    def _read(self, name: str, start: int, stop: int, until: float) -> bytes:
+        if name.endswith(_RANGED):
+            return self._weights(name, start, stop, until)
+        if name not in self.small:
+            self.small[name] = self._small(name, until)
+        return self.small[name][start:stop]
+
+    def _small(self, name: str, until: float) -> bytes:
+        if (kept := self.hub.cache.get("file", *self._key(name))) is not None:
+            self.hub.moved.add(cached=1)
+            return kept
+        self._online(name)
+        limit = INDEX_LIMIT if name.endswith(".index.json") else 64 << 20
+        answer = self.hub._whole_or_none(self.repo, self.commit, name, limit, until)
+        if answer is None:
+            raise NetError("changed", f"{name} is listed, and not there")
+        self._same_commit(answer)
+        self.hub.cache.put(answer.body, "file", *self._key(name))
+        return answer.body
+
+    def _online(self, name: str) -> None:
+        if self.hub.offline:
+            raise NetError("unreachable", f"offline, and {name} was not read before")
+
+    def _same_commit(self, answer: Answer) -> None:
+        seen = _commit(answer)
+        if seen and seen != self.commit:
+            raise NetError("changed", f"the server answered for {seen[:7]}, not for {self.commit[:7]}")
+
+    def ahead(self, names: Iterable[str], sizes: Mapping[str, int] | None = None) -> None:
+        """Begin to read the heads of files, many at once."""
+        until = time.monotonic() + self.hub.limits.total
+        for name in names:
+            file = self.files.setdefault(name, _File())
+            with file.lock:
+                if file.head or file.pending or self.hub.offline:
+                    continue
+                wanted = (sizes or {}).get(name, FIRST)
+                file.pending = Pending(lambda n=name, f=file, w=wanted: self._first(n, f, until, w))  # type: ignore[misc]
+
+    def _first(self, name: str, file: _File, until: float, size: int) -> None:
+        """Fill a file's head, from the cache or the network; then the rest of a safetensors header."""
+        with self._slots:
+            kept = self.hub.cache.get(*self._head_key(name))
+            if kept is not None:
+                total, _, body = kept.partition(b"\n")
+                file.size, file.head, file.settled = int(total), body, True
+                self.hub.moved.add(cached=1)
+                return
+            self._online(name)
+            answer = self.hub._start(self.repo, self.commit, name, file, until, size)
+            if answer is None and file.size != 0:
+                raise NetError("changed", f"{name} is listed, and not there")
+            if answer is not None:
+                self._same_commit(answer)
+                if not answer.ranged:
+                    self._noted(name)
+            self._settle(name, file, until)
+
+    def _settle(self, name: str, file: _File, until: float) -> None:
+        """Read a safetensors header to its end, and keep it."""
+        need = _header_end(name, file.head, file.size)
+        if need > len(file.head):
+            self._online(name)
+            file.head += self._more(name, file, len(file.head), need, until)
+        if need:
+            file.head = file.head[:need]
+        file.settled = True
+        self.hub.cache.put(str(file.size).encode() + b"\n" + file.head, *self._head_key(name))
+
+    def _noted(self, name: str) -> None:
+        note = finding(
+            "SRC108", visible(name), level="info", expected="a part of the file", observed="the whole was sent, and cut"
+        )
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def _weights(self, name: str, start: int, stop: int, until: float) -> bytes:
+        file = self.files.setdefault(name, _File())
+        with file.lock:
+            pending = file.pending
+            if pending is None and not file.head:
+                pending = file.pending = Pending(lambda: self._first(name, file, until, FIRST))
+        if pending is not None:
+            try:
+                pending.result(until)
+            except NetError:
+                with file.lock:
+                    file.pending = None
+                raise
+        with file.lock:
+            if not file.settled:
+                self._settle(name, file, until)
+        if stop <= len(file.head):
+            return file.head[start:stop]
+        self._online(name)
+        return (
+            self._part(name, file, start, stop, until)
+            if not name.endswith(_SAFE)
+            else self._more(name, file, start, stop, until)
+        )
+
+    def _part(self, name: str, file: _File, start: int, stop: int, until: float) -> bytes:
+        """Read from a torch file in blocks: its directory stands at the end, and is read in small steps."""
+        for at, body in file.extents:
+            if at <= start and stop <= at + len(body):
+                return body[start - at : stop - at]
+        last = max(0, file.size - BLOCK)
+        low = min(start, last) if file.size - start <= BLOCK else start
+        body = self._more(name, file, low, max(stop, low + BLOCK), until)
+        file.extents.append((low, body))
+        return body[start - low : stop - low]
+
+    def _more(self, name: str, file: _File, start: int, stop: int, until: float) -> bytes:
+        """Read on in a file, at the address that gave its first bytes; that address may have expired."""
+        if file.size >= 0:
+            stop = min(stop, file.size)
+        if start >= stop:
+            return b""
+        addresses = [file.url] if file.url else []
+        for url in (*addresses, self.hub._address(self.repo, self.commit, name)):
+            try:
+                answer = self.hub.transport.get(url, stop - start, until, span=(start, stop))
+            except NetError as error:
+                if url in addresses and error.kind == "status" and 400 <= error.status < 500:
+                    continue  # resolve it again, once
+                raise
+            if file.size >= 0 and answer.size is not None and answer.size != file.size:
+                raise NetError("changed", f"{name} changed while it was read")
+            file.url = answer.url
+            return answer.body
+        raise NetError("unreachable", f"{name} could not be resolved again")
+
+    def recall(self, wanted: Collection[str] | None) -> dict[str, Any] | None:
+        """Return what a contract's read of this commit gave before, if it is kept."""
+        raw = self.hub.cache.get("facts", *self._key(_asked(wanted)))
+        if raw is None:
+            return None
+        self.hub.moved.add(cached=1)
+        data = json.loads(raw)
+        return data if isinstance(data, dict) else None
+
+    def keep(self, wanted: Collection[str] | None, data: Mapping[str, Any]) -> None:
+        """Keep what a contract's read of this commit gave."""
+        self.hub.cache.put(json.dumps(data).encode(), "facts", *self._key(_asked(wanted)))
+
+    def likely(self, files: Mapping[str, int], wanted: Collection[str]) -> list[str]:
+        """Return the shards that probably hold some tensors: the first, the last three, and by a layer's number.
+
+        None where names alone could mislead: another set of shards, or a whole file, stands beside them.
+        """
+        sets: dict[tuple[str, str], list[str]] = {}
+        for name in files:
+            if match := _SHARD.fullmatch(name):
+                sets.setdefault((match[1], match[3]), []).append(name)
+            elif name.endswith(".safetensors"):
+                return []
+        if len(sets) != 1:
+            return []
+        shards = sorted(next(iter(sets.values())), key=lambda n: int(_SHARD.fullmatch(n)[2]))  # type: ignore[index]
+        if len(shards) <= 4:
+            return shards
+        return [*shards[:1], *shards[-3:]]
+
+
+BLOCK = 1 << 16
+_SAFE = ".safetensors"
+_RANGED = (_SAFE, ".bin", ".pt", ".pth")
+_PLAIN = re.compile(r"[^/\\\x00-\x1f:]{1,255}")
+_SHARD = re.compile(r"(.+)-(\d{1,6})-of-(\d{1,6})\.safetensors")
+
+
+def _asked(wanted: Collection[str] | None) -> str:
+    return "*" if wanted is None else "\n".join(sorted(wanted))
+
+
+def _absent(error: NetError) -> bool:
+    """Tell whether the server says that the repo is there, and the file is not."""
+    said = error.headers.get("x-error-code", "")
+    return error.status == 404 and (said == "EntryNotFound" or (not said and "x-repo-commit" in error.headers))
+
+
+def _commit(answer: Any) -> str:
+    if isinstance(answer, dict):
+        return str(answer["sha"])
+    commit = (answer.first.get("x-repo-commit") or answer.headers.get("x-repo-commit", "")) if answer else ""
+    return commit if COMMIT.fullmatch(commit) else ""
+
+
+def _error_text(body: bytes) -> str:
+    try:
+        data = json.loads(body)
+    except ValueError:
+        return ""
+    said = data.get("error") if isinstance(data, dict) else None
+    return said if isinstance(said, str) else ""
+
+
+def _header_end(name: str, head: bytes, size: int) -> int:
+    """Return where a safetensors header ends, if its length is sane; 0 where that is not known."""
+    if not name.endswith(".safetensors") or len(head) < 8:
+        return 0
+    end = 8 + int.from_bytes(head[:8], "little")
+    return end if end <= 100_000_008 and (size < 0 or end <= size) else 0

@@ -1,0 +1,374 @@
+"""Bounded GETs over HTTP. Every request has a timeout, every read a deadline; nothing but NetError is raised.
+
+Redirects are followed by hand, so that a token goes to its own origin alone. A body is streamed, counted, and cut at
+the limit. Nothing here knows what a repository is.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any, NamedTuple
+from urllib.parse import urljoin, urlsplit
+
+HOPS = 5  # redirects
+TRIES = 4
+RETRIED = frozenset({408, 429, 500, 502, 503, 504})
+SLICE = 1 << 16  # bytes read at a time, and decoded at a time
+SKIPPED = 1 << 20  # bytes that may be passed over where a server ignores the range
+
+
+class NetError(OSError):
+    """Say why a request came to nothing: kind is status, timeout, unreachable, changed, limit or refused."""
+
+    def __init__(
+        self, kind: str, text: str, status: int = 0, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> None:
+        super().__init__(5, text)
+        self.kind = kind
+        self.text = text
+        self.status = status
+        self.headers = headers or {}
+        self.body = body  # the first bytes of what the server said
+
+
+class Answer(NamedTuple):
+    """Hold what came: status, headers of the first and the last hop, the address that gave it, body, whole size."""
+
+    status: int
+    first: Mapping[str, str]
+    headers: Mapping[str, str]
+    url: str
+    body: bytes
+    size: int | None  # bytes of the whole file, where the server says so
+    ranged: bool  # the server kept to the range that was asked for
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bound what a read may take, in seconds."""
+
+    step: float = 10.0  # one wait for bytes
+    total: float = 60.0  # a read, retries and waits included
+    pause: float = 0.5  # before the second try; doubled for each that follows
+
+
+@dataclass
+class Moved:
+    """Count what was moved."""
+
+    requests: int = 0
+    bytes: int = 0  # bodies, as they came over the line
+    cached: int = 0  # answers that our own cache gave
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, requests: int = 0, bytes: int = 0, cached: int = 0) -> None:
+        """Add to the counts, from any thread."""
+        with self.lock:
+            self.requests += requests
+            self.bytes += bytes
+            self.cached += cached
+
+
+class Pending:
+    """Run a function in a thread of its own, which never keeps a process from ending."""
+
+    def __init__(self, run: Callable[[], Any]) -> None:
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._done = threading.Event()
+
+        def work() -> None:
+            try:
+                self._value = run()
+            except BaseException as error:  # handed to whoever asks for the result
+                self._error = error
+            finally:
+                self._done.set()
+
+        threading.Thread(target=work, daemon=True, name="draftproof-read").start()
+
+    def result(self, until: float) -> Any:
+        """Return what the function returned, or raise what it raised; raises NetError at the deadline (monotonic)."""
+        if not self._done.wait(max(0.0, until - time.monotonic())):
+            raise NetError("timeout", "no answer before the deadline")
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class Transport:
+    """Send GETs for one endpoint: `session` is a client with `stream`, as huggingface_hub.utils.get_session gives."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        session: Callable[[], Any],
+        token: str | None = None,
+        agent: str = "draftproof",
+        limits: Limits = Limits(),
+    ) -> None:
+        self.endpoint = endpoint.rstrip("/")
+        self.session = session
+        self.token = token
+        self.agent = agent
+        self.limits = limits
+        self.moved = Moved()
+        self._home = _origin(self.endpoint)
+        self._private = _is_private(self.endpoint)
+
+    def until(self) -> float:
+        """Return the deadline of a read that begins now."""
+        return time.monotonic() + self.limits.total
+
+    def get(
+        self,
+        url: str,
+        limit: int,
+        until: float,
+        *,
+        span: tuple[int, int] | None = None,
+        method: str = "GET",
+        follow: bool = True,
+    ) -> Answer:
+        """Return the answer of a GET or HEAD, or of the bytes [start, stop) of a file; raises NetError.
+
+        A body beyond limit decoded bytes is refused. Timeouts, cut bodies and the statuses of RETRIED are tried again.
+        """
+        failed: NetError | None = None
+        for attempt in range(TRIES):
+            if attempt:
+                self._wait(attempt, failed, until)
+            try:
+                answer = Pending(lambda: self._hops(url, limit, until, span, method, follow)).result(until)
+            except NetError as error:
+                failed = error
+                if error.kind in ("refused", "limit") or (error.kind == "status" and error.status not in RETRIED):
+                    raise
+                if time.monotonic() >= until:
+                    raise
+                continue
+            assert isinstance(answer, Answer)
+            return answer
+        assert failed is not None
+        raise failed
+
+    def _wait(self, attempt: int, failed: NetError | None, until: float) -> None:
+        """Wait before another try: as long as the server asks, else longer each time; never beyond the deadline."""
+        asked = asked_to_wait(failed.headers) if failed else None
+        pause = self.limits.pause * 2 ** (attempt - 1) * (0.5 + random.random())
+        pause = max(pause, asked or 0.0)
+        if failed is not None and time.monotonic() + pause >= until:
+            raise failed
+        time.sleep(pause)
+
+    def _hops(
+        self, url: str, limit: int, until: float, span: tuple[int, int] | None, method: str, follow: bool
+    ) -> Answer:
+        first: Mapping[str, str] | None = None
+        for _ in range(HOPS + 1):
+            answer = self._once(url, limit, until, span, method, first)
+            first = answer.first
+            if not (300 <= answer.status < 400 and "location" in answer.headers and follow):
+                return answer
+            url = self._next(url, answer.headers["location"])
+        raise NetError("refused", f"more than {HOPS} redirects", answer.status)
+
+    def _next(self, url: str, location: str) -> str:
+        """Return where a redirect leads; refuses another scheme, a downgrade, and a way into a private network."""
+        target = urljoin(url, location)
+        parts = urlsplit(target)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise NetError("refused", "a redirect to another scheme than http or https")
+        if urlsplit(url).scheme == "https" and parts.scheme == "http":
+            raise NetError("refused", "a redirect from https to http")
+        if _is_private(target) and not self._private:
+            raise NetError("refused", "a redirect into a private network")
+        return target
+
+    def _once(
+        self,
+        url: str,
+        limit: int,
+        until: float,
+        span: tuple[int, int] | None,
+        method: str,
+        first: Mapping[str, str] | None,
+    ) -> Answer:
+        headers = {"user-agent": self.agent, "accept-encoding": "identity" if span or method == "HEAD" else "gzip"}
+        if span:
+            headers["range"] = f"bytes={span[0]}-{span[1] - 1}"
+        if self.token and _origin(url) == self._home:
+            headers["authorization"] = f"Bearer {self.token}"
+        left = until - time.monotonic()
+        if left <= 0:
+            raise NetError("timeout", "no answer before the deadline")
+        try:
+            with self.session().stream(
+                method, url, headers=headers, timeout=min(self.limits.step, left), follow_redirects=False
+            ) as response:
+                self.moved.add(requests=1)
+                got = {str(k).lower(): str(v) for k, v in response.headers.items()}
+                status = int(response.status_code)
+                if 300 <= status < 400 and "location" in got:
+                    return Answer(status, first or got, got, url, b"", None, False)
+                if status >= 400:
+                    text = b"" if method == "HEAD" else self._some(response, until)
+                    raise NetError("status", f"HTTP {status}", status, {**(first or {}), **got}, text)
+                if method == "HEAD":
+                    return Answer(status, first or got, got, url, b"", _whole(got), False)
+                return self._body(response, status, first or got, got, url, limit, until, span)
+        except NetError:
+            raise
+        except Exception as error:  # whatever the client raises: its types are not ours
+            raise NetError(*_explained(error)) from None
+
+    def _some(self, response: Any, until: float) -> bytes:
+        """Return the first bytes of an error's body."""
+        out = b""
+        for chunk in response.iter_raw():
+            out += bytes(chunk)
+            if len(out) >= 4096 or time.monotonic() > until:
+                break
+        return out[:4096]
+
+    def _body(
+        self,
+        response: Any,
+        status: int,
+        first: Mapping[str, str],
+        got: Mapping[str, str],
+        url: str,
+        limit: int,
+        until: float,
+        span: tuple[int, int] | None,
+    ) -> Answer:
+        """Read a body: exactly the range that was asked for, or a whole file of at most limit decoded bytes."""
+        encoding = got.get("content-encoding", "identity").lower()
+        if encoding not in ("identity", "gzip") or (span and encoding != "identity"):
+            raise NetError("changed", f"an answer in the encoding {encoding!r}, which was not asked for")
+        if got.get("content-type", "").lower().startswith("text/html"):
+            raise NetError("unreachable", "a web page (HTML) in place of the file: the network may ask to log in")
+        start, stop = span or (0, limit)
+        size, skip, wanted = _whole(got), 0, stop - start
+        if span and status == 206:
+            told = _content_range(got.get("content-range", ""))
+            if told is None or told[0] != start or told[1] > stop or (told[1] < stop and told[1] != told[2]):
+                shown = got.get("content-range", "nothing")
+                raise NetError("changed", f"another range than bytes {start} to {stop}: {shown!r}")
+            size, wanted = told[2], told[1] - start
+        elif span:
+            size, skip = (_whole(got), start)
+            if skip > SKIPPED:
+                raise NetError("changed", "the server ignores ranges")
+        unpack = zlib.decompressobj(31) if encoding == "gzip" else None
+        out, seen = bytearray(), 0
+        for chunk in response.iter_raw(SLICE):
+            self.moved.add(bytes=len(chunk))
+            data = bytes(chunk)
+            while data:
+                part, data = _unpacked(unpack, data) if unpack else (data, b"")
+                seen += len(part)
+                out += part[max(0, skip - (seen - len(part))) :] if skip else part
+                if not span and len(out) > limit:
+                    raise NetError("limit", f"more than {limit} bytes")
+                if unpack and unpack.eof:
+                    break
+            if span and len(out) >= wanted:
+                break
+            if time.monotonic() > until:
+                raise NetError("timeout", "no end before the deadline")
+        if span and status == 206 and len(out) < wanted:
+            raise NetError("unreachable", f"the answer was cut after {len(out)} of {wanted} bytes")
+        if span and status == 200:  # the whole file came: it may be shorter than what was asked for
+            if size is not None and len(out) < min(wanted, max(0, size - start)):
+                raise NetError("unreachable", f"the answer was cut after {len(out)} bytes")
+            size = size if size is not None else (None if len(out) >= wanted else start + len(out))
+        if not span and encoding == "identity" and size is not None and len(out) != size:
+            raise NetError("unreachable", f"the answer was cut after {len(out)} of {size} bytes")
+        if unpack and not unpack.eof:
+            raise NetError("unreachable", "the answer was cut inside its compression")
+        return Answer(status, first, got, url, bytes(out[:wanted]) if span else bytes(out), size, status == 206)
+
+
+def _unpacked(unpack: Any, data: bytes) -> tuple[bytes, bytes]:
+    """Return at most SLICE decoded bytes, and what is left to decode."""
+    try:
+        part = unpack.decompress(data, SLICE)
+    except zlib.error as error:
+        raise NetError("changed", f"an answer that is not gzip: {error}") from None
+    return part, unpack.unconsumed_tail
+
+
+def _origin(url: str) -> tuple[str, str, int]:
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    return parts.scheme, (parts.hostname or "").lower(), port or (443 if parts.scheme == "https" else 80)
+
+
+def _is_private(url: str) -> bool:
+    """Tell whether an address is, by its own words, one of this machine or of a private network."""
+    host = (urlsplit(url).hostname or "").lower().rstrip(".")
+    if host == "localhost" or host.endswith((".localhost", ".local", ".internal")):
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return not address.is_global
+
+
+def _whole(headers: Mapping[str, str]) -> int | None:
+    length = headers.get("content-length", "")
+    return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
+
+
+def _content_range(text: str) -> tuple[int, int, int] | None:
+    """Return start, stop and whole size of a Content-Range, or None where it is not one."""
+    unit, _, rest = text.partition(" ")
+    span, _, size = rest.partition("/")
+    first, _, last = span.partition("-")
+    parts = (first, last, size)
+    if unit != "bytes" or not all(p.isascii() and p.isdigit() and len(p) < 20 for p in parts):
+        return None
+    a, b, n = map(int, parts)
+    return (a, b + 1, n) if a <= b < n else None
+
+
+def asked_to_wait(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a server asks to wait: Retry-After, as seconds or as a date, or RateLimit's t."""
+    after = headers.get("retry-after", "").strip()
+    if after.isascii() and after.isdigit():
+        return float(after[:9])
+    if after:
+        from email.utils import parsedate_to_datetime  # noqa: PLC0415 (rare)
+
+        try:
+            return max(0.0, parsedate_to_datetime(after).timestamp() - time.time())
+        except (TypeError, ValueError, OverflowError):
+            return None
+    for part in headers.get("ratelimit", "").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == "t" and value.isascii() and value.isdigit():
+            return float(value[:9])
+    return None
+
+
+def _explained(error: Exception) -> tuple[str, str]:
+    """Return kind and one line of what a client's own error says."""
+    name = type(error).__name__
+    if "Timeout" in name:
+        return "timeout", "no answer in time"
+    cause: BaseException = error
+    while cause.__cause__ is not None or cause.__context__ is not None:
+        cause = cause.__cause__ or cause.__context__  # type: ignore[assignment]
+    text = " ".join(str(error).split()) or " ".join(str(cause).split()) or name
+    return "unreachable", f"{name}: {text[:200]}"
