@@ -19,6 +19,7 @@ from draftproof.hub import (
     RECORDING_SCHEMA,
     REPO,
     Source,
+    Taken,
     in_memory,
     open_model,
     read_plain,
@@ -34,6 +35,28 @@ from draftproof.pair import Couple, declared_facts, fits
 from draftproof.recognise import recognise
 from draftproof.rules import RULES
 from draftproof.strict import CONFIG_LIMIT
+
+
+class Connection:
+    """Open repos over the network in one mode; the Hub's client is imported when a repo is first asked for."""
+
+    def __init__(self, mode: str = "auto") -> None:
+        self.mode = mode
+        self._hub: Any = None
+
+    def open(self, repo: str, revision: str, role: str, patience: float | None) -> Source | Finding:
+        """Return a repo at a revision, or why it could not be opened."""
+        if self._hub is None:
+            from draftproof.remote import Hub  # noqa: PLC0415 (only where a repo is asked for)
+
+            self._hub = Hub(self.mode)
+        opened: Source | Finding = self._hub.open(repo, revision, role, patience)
+        return opened
+
+    def taken(self) -> Taken:
+        """Return what was moved since this was last asked."""
+        return Taken() if self._hub is None else self._hub.taken()
+
 
 RUNGS = ("contract", "conforms", "fits")
 Model = str | Path | Mapping[str, Any]  # a folder, ORG/NAME[@COMMIT], or {"config": …, "state_dict": …}
@@ -216,11 +239,14 @@ def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) 
         if case.fits is not None:  # else what it accepts was not looked for
             found["contract"] += stale(pair, shared, every)
     views = [v for v in (case.drafter, case.target) if v]
+    over = case.library.hub.taken() if case.library.hub is not None else Taken()
     return Report(
         subject=subject,
         sections=tuple(Section.of(rung, rows) for rung, rows in found.items() if rows),
         sides=tuple(side(v) for v in views),
-        bytes_read=sum(v.checkpoint.source.bytes_read for v in views),
+        bytes_read=sum(v.checkpoint.source.bytes_read for v in views) + over.bytes,
+        requests=over.requests,
+        cached=over.cached,
         rerun=rerun,
     )
 

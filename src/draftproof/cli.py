@@ -146,6 +146,15 @@ _COMMON: tuple[_Argument, ...] = (
     ("--format", {"choices": ("text", "json"), "default": "text", "help": "text for people, json for programs"}),
     ("--output", {"metavar": "FILE", "help": "write the answer, or the recording, to FILE"}),
     ("--contracts", {"metavar": "DIR", "help": "a folder of contracts of your own, beside the shipped ones"}),
+    (
+        "--hub",
+        {
+            "choices": ("auto", "live", "recordings", "offline"),
+            "default": "auto",
+            "help": "where ORG/NAME is read: the Hub, or a recording where it proves as much or no Hub answers (auto); "
+            "the Hub alone; recordings alone; what is on this machine",
+        },
+    ),
 )
 
 
@@ -210,8 +219,11 @@ def _library(args: argparse.Namespace, top: argparse.ArgumentParser) -> Any:
 
     if args.contracts and not Path(args.contracts).is_dir():
         top.error(f"--contracts {args.contracts!a}: no such folder")
+    from draftproof.api import Connection  # noqa: PLC0415
+
     own = Path(args.contracts) if args.contracts else Path("contracts")
-    return Library(own) if own.is_dir() else Library()
+    hub = Connection(args.hub) if args.hub != "recordings" else None
+    return Library(own, hub=hub) if own.is_dir() else Library(hub=hub)
 
 
 def _report(report: Any, args: argparse.Namespace) -> tuple[str, int]:

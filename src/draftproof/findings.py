@@ -202,6 +202,8 @@ class Report:
     plan: Plan | None = None
     review: Review | None = None
     bytes_read: int = 0
+    requests: int = 0  # over the network
+    cached: int = 0  # answers that the own cache gave instead
     rerun: str = ""
     schema: int = field(default=SCHEMA)
 
@@ -264,6 +266,8 @@ class Report:
             review=review
             and replace(_make(Review, review), differences=tuple(_make(Difference, d) for d in review["differences"])),
             bytes_read=data["bytes_read"],
+            requests=data.get("requests", 0),
+            cached=data.get("cached", 0),
             rerun=data["rerun"],
         )
 

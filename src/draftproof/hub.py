@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from draftproof.findings import Finding, finding, nearest, unknown, visible
 from draftproof.strict import CONFIG_LIMIT, strict_json
@@ -133,6 +133,14 @@ def unreadable(name: str, error: OSError, where: str) -> Finding:
     )
 
 
+class Taken(NamedTuple):
+    """Count what was moved over the network, and what our own cache gave instead."""
+
+    requests: int = 0
+    bytes: int = 0
+    cached: int = 0
+
+
 class Remote(Protocol):
     """Open repos over the network: what open_model asks of a Hub."""
 
@@ -140,6 +148,9 @@ class Remote(Protocol):
 
     def open(self, repo: str, revision: str, role: str, patience: float | None) -> Source | Finding:
         """Return a repo at a revision, or why it could not be opened."""
+
+    def taken(self) -> Taken:
+        """Return what was moved since this was last asked."""
 
 
 def open_model(

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from draftproof.cache import Cache, default_folder
 from draftproof.findings import Finding, finding, unknown, visible
-from draftproof.hub import COMMIT, Source
+from draftproof.hub import COMMIT, Source, Taken
 from draftproof.strict import CONFIG_LIMIT, strict_json
 from draftproof.transport import Answer, Limits, Moved, NetError, Pending, Transport
 
@@ -68,6 +68,7 @@ class Hub:
         self._silent: Finding | None = None  # the endpoint did not answer: it is not asked again
         self._opened: dict[tuple[str, str, bool], Source] = {}
         self.moved = Moved()
+        self._told = Taken()
 
     # --- what the Hub's own client is told --------------------------------------------------------------------
 
@@ -127,6 +128,13 @@ class Hub:
             return None, "the endpoint is plain http"
         named = next((k for k in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN") if os.environ.get(k)), "the token file")
         return token, f"from {named}"
+
+    def taken(self) -> Taken:
+        """Return what was moved since this was last asked."""
+        now = Taken(self.moved.requests, self.moved.bytes, self.moved.cached)
+        since = Taken(*(a - b for a, b in zip(now, self._told, strict=True)))
+        self._told = now
+        return since
 
     # --- opening ----------------------------------------------------------------------------------------------
 

@@ -133,7 +133,9 @@ def report_text(report: Report, *, level: str = "info") -> str:
     out.append("")
     if report.rerun:
         out.append(f"{'rerun':<10}{visible(report.rerun, 8000)}")  # one line, to be copied
-    out.append(field("read", f"{report.bytes_read:,} bytes", 0))
+    over = f" in {report.requests} requests" if report.requests else ""
+    kept = f"; {report.cached} answers from the cache" if report.cached else ""
+    out.append(field("read", f"{report.bytes_read:,} bytes{over}{kept}", 0))
     return "\n".join(out) + "\n"
 
 
