@@ -368,11 +368,13 @@ def guess_weights(
     found: list[Finding] = []
     source.reader.ahead(names)
     table = _Gather(source, wanted, found)
-    for name in names:
+    for name in source.reader.as_read(names):
         table.header(name)
-    if table.failed or table.twice or not enough(table.tensors):
-        return None
-    return Table(table.tensors, table.files, "", False, sampled=True), found
+        if table.failed or table.twice:
+            return None
+        if enough(table.tensors):
+            return Table(table.tensors, table.files, "", False, sampled=True), found
+    return None
 
 
 def read_weights(

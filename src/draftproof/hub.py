@@ -218,6 +218,8 @@ def _open_best(repo: str, at: str, recordings: tuple[Path, ...], remote: Remote,
         commit = at if pinned else cached_revision(repo, at or "main")
         if commit and (folder := cached_snapshot(repo, commit)):
             return open_folder(folder, repo)
+    if usable and isinstance(recorded, Source) and opened.code == "SRC106":
+        return recorded  # offline, as was asked
     if usable and isinstance(recorded, Source):
         recorded.notes.append(
             replace(opened, level="info", message="the Hub did not give it: the recording serves", help="")

@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -349,6 +349,7 @@ class Reader:
         self.files: dict[str, _File] = {}
         self.notes: list[Finding] = []
         self._slots = threading.Semaphore(AT_ONCE)
+        self._came = threading.Event()  # a head has come
 
     def _key(self, name: str) -> tuple[str, ...]:
         return self.hub.endpoint, self.repo, self.commit, name
@@ -412,7 +413,24 @@ class Reader:
                 if file.head or file.pending or self.hub.offline:
                     continue
                 wanted = (sizes or {}).get(name, FIRST)
-                file.pending = Pending(lambda n=name, f=file, w=wanted: self._first(n, f, until, w))  # type: ignore[misc]
+                file.pending = Pending(
+                    lambda n=name, f=file, w=wanted: self._first(n, f, until, w),  # type: ignore[misc]
+                    self._came.set,
+                )
+
+    def as_read(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield files whose heads were asked for ahead, each when it has come or failed; the quickest first."""
+        left, until = list(names), time.monotonic() + self.hub.limits.total
+        while left:
+            ready = [n for n in left if (p := self.files[n].pending) is None or p.done]
+            for name in ready:
+                yield name
+                left.remove(name)
+            if not ready:
+                if time.monotonic() > until:
+                    return
+                self._came.wait(0.05)
+                self._came.clear()
 
     def _first(self, name: str, file: _File, until: float, size: int) -> None:
         """Fill a file's head, from the cache or the network; then the rest of a safetensors header."""

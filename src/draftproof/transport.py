@@ -78,7 +78,7 @@ class Moved:
 class Pending:
     """Run a function in a thread of its own, which never keeps a process from ending."""
 
-    def __init__(self, run: Callable[[], Any]) -> None:
+    def __init__(self, run: Callable[[], Any], then: Callable[[], None] = lambda: None) -> None:
         self._value: Any = None
         self._error: BaseException | None = None
         self._done = threading.Event()
@@ -90,8 +90,14 @@ class Pending:
                 self._error = error
             finally:
                 self._done.set()
+                then()
 
         threading.Thread(target=work, daemon=True, name="draftproof-read").start()
+
+    @property
+    def done(self) -> bool:
+        """Tell whether the function has ended."""
+        return self._done.is_set()
 
     def result(self, until: float) -> Any:
         """Return what the function returned, or raise what it raised; raises NetError at the deadline (monotonic)."""
