@@ -176,7 +176,7 @@ def open_model(
         return finding("SRC117", visible(spec), expected="a folder, ORG/NAME or ORG/NAME@COMMIT", observed=str(error))
     if "://" in spec and (address := re.fullmatch(_ADDRESS, spec)) and not re.fullmatch(_OTHER_REPO, spec):
         rev = address[2] or address[3]
-        spec = f"{address[1]}@{rev}" if rev else address[1]
+        spec = f"{address[1]}@{rev}" if rev and rev != "main" else address[1]
     repo, _, at = spec.partition("@")
     if spec.startswith((".", "/", "~")) or "\\" in spec or not REPO.fullmatch(repo):
         if REPO.fullmatch(repo) or not re.search(r"[/\\~]", spec):
@@ -209,7 +209,7 @@ def _open_best(repo: str, at: str, recordings: tuple[Path, ...], remote: Remote,
     if pinned and isinstance(recorded, Source) and recorded.provenance == "recorded":
         return recorded
     if pinned and (folder := cached_snapshot(repo, at)):
-        return open_folder(folder, repo)
+        return open_snapshot(folder, repo)
     usable = isinstance(recorded, Source) and (not at or at == "main" or recorded.revision == at)
     opened = remote.open(repo, at, role, PATIENCE if usable else None)
     if isinstance(opened, Source):
@@ -217,7 +217,9 @@ def _open_best(repo: str, at: str, recordings: tuple[Path, ...], remote: Remote,
     if remote.mode == "offline" or opened.code == "SRC106":
         commit = at if pinned else cached_revision(repo, at or "main")
         if commit and (folder := cached_snapshot(repo, commit)):
-            return open_folder(folder, repo)
+            return open_snapshot(folder, repo)
+        if isinstance(recorded, Finding) and recorded.code == "SRC119":
+            return recorded
     if usable and isinstance(recorded, Source) and opened.code == "SRC106":
         return recorded  # offline, as was asked
     if usable and isinstance(recorded, Source):
@@ -647,6 +649,16 @@ def cached_snapshot(repo: str, commit: str) -> Path | None:
     """Return the folder of a repo at a commit in the Hub cache of this machine, if it is there."""
     folder = cache_folder() / f"models--{repo.replace('/', '--')}" / "snapshots" / commit
     return folder if os.path.isdir(folder) else None
+
+
+def open_snapshot(folder: Path, repo: str) -> Source | Finding:
+    """Open a snapshot of the Hub cache, whose links must stay inside the cache."""
+    root = cache_folder().resolve()
+    for entry in sorted(os.scandir(folder), key=lambda e: e.name):
+        if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root):
+            seen = f"{visible(entry.name)} leads to another place"
+            return unknown("SRC110", visible(repo), expected=f"links inside {root}", observed=seen, where=str(folder))
+    return open_folder(folder, repo)
 
 
 def cache_folder() -> Path:

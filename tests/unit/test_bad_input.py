@@ -156,7 +156,7 @@ def test_bad_folder(name: str) -> None:
         ("org/nope", {"SRC112 unknown"}, 4),
         ("org/name@main", {"SRC117"}, 2),
         ("AQ-MedAI/Kimi-K2-Instruct-eagle3@" + "a" * 40, {"SRC119"}, 2),
-        ("https://huggingface.co/org/name", {"SRC117"}, 2),
+        ("https://huggingface.co/org/name", {"SRC112 unknown"}, 4),
         ("a\0b", {"SRC117"}, 2),
         ("~nobody-here/x", {"SRC117"}, 2),
         (ESC, {"SRC117"}, 2),

@@ -112,7 +112,8 @@ REPORTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "check: drafter not at hand": (4, ("check", "--drafter", "nowhere/model")),
     "check: drafter's folder is not there": (2, ("check", "--drafter", "./nowhere")),
     "check: drafter is a file": (2, ("check", "--drafter", "drafter/config.json")),
-    "check: drafter at a branch": (2, ("check", "--drafter", "org/drafter@main")),
+    "check: drafter at a branch": (2, ("check", "--drafter", "org/drafter@main", "--hub", "recordings")),
+    "check: drafter at a branch, offline": (4, ("check", "--drafter", "org/other@dev")),
     "check: target not at hand": (4, ("check", "--drafter", "drafter", "--target", "nowhere/model")),
     "check: the same twice": (2, ("check", "--drafter", "drafter", "--target", "drafter")),
     "check: sides swapped": (1, ("check", "--drafter", "target", "--target", "drafter")),
@@ -408,7 +409,7 @@ def test_check_of_a_drafter_takes_the_target_its_config_declares(run: Run, tmp_p
 def test_declared_target_that_is_not_at_hand_is_unknown_and_said(run: Run, tmp_path: Path) -> None:
     done = run("check", "--drafter", declaring(tmp_path, "nowhere/target"))
     assert done.code == 4
-    assert "SRC112 [unknown] declared target nowhere/target" in done.out
+    assert "SRC106 [unknown] declared target nowhere/target" in done.out
 
 
 def test_check_of_a_drafter_that_declares_no_target_says_that_it_alone_was_judged(run: Run) -> None:

@@ -11,15 +11,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-UP = "rules findings dims language contracts courses library strict container torchzip hub checkpoint recognise"
-UP += " quantised conform tokens tokenizer pair trainers api diff,revise,adapt rewrite release scaffold render"
-UP += " testing,plugin,cli"
+UP = "rules findings dims language contracts courses library strict container torchzip hub cache,transport remote"
+UP += " checkpoint recognise quantised conform tokens tokenizer pair trainers api diff,revise,adapt"
+UP += " rewrite release scaffold render testing,plugin,cli"
 LEVEL = {name: n for n, layer in enumerate(UP.split()) for name in layer.split(",")}
 ONLY = {"dims": set(), "strict": {"findings"}, "container": {"findings", "strict"}, "render": {"findings", "rules"}}
 HEAVY = {"torch", "numpy", "huggingface_hub", "safetensors", "yaml"}
 LAZY = {
     "rewrite": {"numpy"},
     "release": {"yaml"},
+    "cache": {"filelock"},
+    "remote": {"huggingface_hub"},
     "testing": {"pytest"},
     "plugin": {"pytest"},
 }  # beyond the standard library
