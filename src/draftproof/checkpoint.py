@@ -308,9 +308,7 @@ class Checkpoint:
                 source.reader.keep([*(wanted or ("*",)), *named], kept)
         return table, found
 
-    def _recalled(
-        self, wanted: frozenset[str] | None, named: frozenset[str]
-    ) -> tuple[Table, list[Finding]] | None:
+    def _recalled(self, wanted: frozenset[str] | None, named: frozenset[str]) -> tuple[Table, list[Finding]] | None:
         """Return what was read of this commit before, where that is kept."""
         reader = self.source.reader
         kept = reader.recall([*(wanted or ("*",)), *named]) if reader is not None else None

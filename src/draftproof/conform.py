@@ -1118,10 +1118,7 @@ def check_tensor(view: View, want: Expected, dims: Lookup, *, misfit: bool = Fal
 def _looked_for_all(view: View) -> bool:
     """Tell whether an incomplete table still shows what is missing: all names of an open contract were looked for."""
     return (
-        view.contract is not None
-        and view.contract.open
-        and view.checkpoint.source.has_files
-        and not view.table.sampled
+        view.contract is not None and view.contract.open and view.checkpoint.source.has_files and not view.table.sampled
     )
 
 
