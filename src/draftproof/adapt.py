@@ -301,8 +301,10 @@ def _trainer_says(couple: Couple, goal: Goal, steps: Sequence[Step]) -> Iterator
     again = Couple(goal.view, couple.target, couple.library, couple.facts)
     head = goal.contract.roles.get("head", "")
     kept = any(s.tensor == head and s.action in ("copy", "rows") for s in steps)
+    table = goal.contract.roles.get("map", "")
+    mapped = any(s.tensor == table and s.action in ("copy", "take") for s in steps)
     plain = Couple(goal.plain or goal.view, couple.target, couple.library, couple.facts)
-    yield from said(goal.trainer, goal.layout, again, plain, goal.layers, kept)
+    yield from said(goal.trainer, goal.layout, again, plain, goal.layers, kept, mapped)
 
 
 def _for_layout(couple: Couple, goal: Goal, steps: Sequence[Step]) -> Iterator[Step]:
@@ -355,7 +357,7 @@ def _needed(
     rows = part == "embedding" or (part == "head" and full)  # are those of the target
     if rows and shape[1:] == _target_width(couple):
         return Step(name, "lend", was, shape, f"the target's; {asked}", group)
-    if part == "map":
+    if part in ("map", "mask"):
         return None  # it must come from the trainer, and a step says so already
     return Step(name, "init", was, shape, f"the drafter has none, and {asked}", group)
 
@@ -795,7 +797,7 @@ def _headline(verdict: str, d: Draft) -> str:
         parts[0] += f" ({', '.join(differ)})" if differ else ""
         parts.append(f"taken: {_group_line(d.steps)}")
     elif verdict == "no" and (unfit := _unfit(d)) is not None:
-        parts[0] += f": {unfit.subject}: {unfit.message}: {unfit.observed}"
+        parts[0] += f": {unfit.subject}: {_with_seen(unfit)}"
     elif verdict == "no":
         core = _core(d.steps)
         parts[0] += f" for {core}: {_group_line(d.steps, only=core)} can be taken"
@@ -885,6 +887,11 @@ def _says(case: Case, d: Draft) -> Iterator[str]:
         yield f"tensor tables not read: {names}; TEN rules are unknown until {until}"
 
 
+def _with_seen(f: Finding) -> str:
+    """Return the message of a finding, with what was seen if it does not say so itself."""
+    return f.message if f.observed in f.message else f"{f.message}: {f.observed}"
+
+
 def _trainer_words(d: Draft) -> Iterator[str]:
     """Say what the trainer will do with the new drafter: how it starts, which tensors it takes, and what it reads."""
     trainer, layout = d.goal.trainer, d.goal.layout
@@ -904,8 +911,8 @@ def _trainer_words(d: Draft) -> Iterator[str]:
         yield f"{trainer.title} {'; '.join(words)}"
     for f in d.trainer:
         place = f"{f.subject}: " if f.code in ("PAIR453", "CFG337") else ""
-        text = f"{f.message}: {f.observed}" if f.code == "PAIR451" and f.level == "error" else f.message
-        text = f"{text}: {f.observed} against {f.expected}" if f.code == "CFG337" else text
+        text = _with_seen(f) if f.level == "error" else f.message
+        text += f" against {f.expected}" if f.code == "CFG337" else ""
         yield f"{trainer.title} {trainer.version.split(' ')[0]}: {place}{text} ({f.note})"
 
 

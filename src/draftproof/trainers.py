@@ -193,14 +193,14 @@ def first_ids(config: Mapping[str, Any], keys: Iterable[str]) -> tuple[str, list
 
 
 def said(
-    trainer: Trainer, layout: TrainerLayout, couple: Couple, before: Couple, layers: Layers, kept: bool
+    trainer: Trainer, layout: TrainerLayout, couple: Couple, before: Couple, layers: Layers, kept: bool, mapped: bool
 ) -> Iterator[Finding]:
-    """Yield what a trainer will do with a drafter; kept: rows of the head are taken.
+    """Yield what a trainer will do with a drafter; kept: rows of the head are taken; mapped: its d2t is at hand.
 
     Of the two couples one holds the config in the trainer's form, and before as it was.
     """
     yield from _start(trainer, layout, couple)
-    yield from _map(trainer, couple, kept)
+    yield from _map(trainer, couple, kept, mapped)
     yield from _layers(trainer, couple, layers)
     yield from _names(trainer, couple)
     yield from _rows(trainer, couple.family.id, before)
@@ -246,19 +246,19 @@ def _start(trainer: Trainer, layout: TrainerLayout, couple: Couple) -> Iterator[
                           note=_where(layout))  # fmt: skip
 
 
-def _map(trainer: Trainer, couple: Couple, kept: bool) -> Iterator[Finding]:
+def _map(trainer: Trainer, couple: Couple, kept: bool, mapped: bool) -> Iterator[Finding]:
     draft, full = couple.drafter.size("draft_vocab"), couple.size("target_vocab")
     name, rule = couple.family.roles.get("map", ""), trainer.map
     if not (name and isinstance(draft, Known) and isinstance(full, Known) and draft.value < full.value):
         return
     setting = rule.setting.replace("{", "DIR/").replace("}", "")
     fate = {"kept": "the drafter's own is kept", "rebuilt": "it is made anew from the data", "refused": "it is needed"}
-    message = f"{rule.see}: {f'give {setting}' if rule.files else 'there is no way to keep the old one'}"
-    if kept and rule.otherwise == "rebuilt":
-        message += (
-            ", else the copied head rows mean other tokens" if rule.files else ": the copied head rows then mean "
-        )
-        message += "" if rule.files else "other tokens"
+    message = rule.see
+    if mapped:
+        message += f": give {setting}" if rule.files else ": there is no way to keep the old one"
+    if kept and mapped and rule.otherwise == "rebuilt":
+        lead = ", else the copied head rows" if rule.files else ": the copied head rows then"
+        message += f"{lead} mean other tokens"
     level: Any = "warning" if not rule.files and rule.otherwise != "kept" else "info"
     yield finding("PAIR453", name, message, level=level, expected="the drafter's own d2t",
                   observed=f"without a file, {fate[rule.otherwise]}", note=_where(rule))  # fmt: skip

@@ -368,6 +368,23 @@ def test_fate_of_the_map_is_told(trainer: str, level: str, words: tuple[str, ...
     assert not found(plan_of(trainer, drafter(**FULL, more=HEAD)), "PAIR453")
 
 
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_map_that_is_lost_is_not_promised_as_a_file(trainer: str) -> None:
+    lost = drafter(drop=("d2t", "t2d"))
+    for plan in (plan_of(trainer, lost), plan_of(trainer, to=target(vocab_size=600))):
+        assert "t2d" not in steps(plan)
+        (finding,) = found(plan, "PAIR453")
+        assert "DIR/" not in finding.message
+        assert "head rows" not in finding.message
+        assert plan.verdict in ("only in part", "no")
+
+
+def test_reason_of_a_refusal_is_said_once() -> None:
+    plan = plan_of("speculators", to=target(hidden_size=128))
+    assert plan.headline.count("ValueError") == 1
+    assert said(plan, "it refuses: ValueError: the verifier's hidden size does not match the drafter's (read: ")
+
+
 # --- flags --------------------------------------------------------------------------------------------------------
 
 # trainer and row -> a drafter of which it speaks
