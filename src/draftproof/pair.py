@@ -667,9 +667,17 @@ def dtype(c: Couple) -> Iterator[Finding]:
             yield finding("PAIR414", "dtype", expected=f"{visible(theirs.value)} ({theirs.witness})", observed=seen)
 
 
+def _declares(view: View) -> Seen:
+    """Return the quantisation that a side's config declares, or the file beside it."""
+    seen = view.stated("quantisation")
+    if isinstance(seen, Absent) and view.declared is not None and view.declared.table:
+        return Known(view.declared.table | {"quant_method": view.declared.name}, view.declared.witness, view.declared.witness)
+    return seen
+
+
 def quantisation(c: Couple) -> Iterator[Finding]:
     """Say where a quantised target meets a drafter that declares no quantisation."""
-    own, theirs = c.drafter.stated("quantisation"), c.target.stated("quantisation")
+    own, theirs = (_declares(view) for view in (c.drafter, c.target))
     yield from both(c, "PAIR415", "quantization_config", own, theirs)
     if isinstance(theirs, Known) and isinstance(own, Absent):
         seen = f"target {visible(theirs.value.get('quant_method', 'unnamed'))}, drafter none"

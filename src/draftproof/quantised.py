@@ -29,6 +29,8 @@ LOGICAL = "quantised"  # the dtype of a logical weight: no safetensors dtype
 FLOATS = ("BF16", "F16", "F32", "F64")
 MAX_NAME = 160  # characters of a module's name that a pattern is tried on
 MAX_PATTERN = 300  # characters of a pattern
+MAX_LENGTH = 1000  # characters of a name or an entry that are compared
+MAX_PARTS = 16  # of a dotted name, whose runs are looked up
 MAX_REPEATS = 4  # unbounded repetitions in a pattern: more can take very long
 
 
@@ -39,7 +41,7 @@ MAX_REPEATS = 4  # unbounded repetitions in a pattern: more can take very long
 class Declared:
     """Hold a declared quantisation: its table, where it stands, and the scheme that it is of, if that is known."""
 
-    table: Mapping[str, Any]
+    table: dict[str, Any]
     witness: str
     name: str = ""
     scheme: Scheme | None = None
@@ -51,7 +53,7 @@ def declared(library: Library, checkpoint: Checkpoint, seen: Seen) -> Declared |
     file = side_file(checkpoint)
     if not isinstance(seen, Known) or not isinstance(seen.value, Mapping):
         return _name(library, file, checkpoint) if file and isinstance(seen, Absent) else None
-    out = _name(library, Declared(seen.value, seen.witness), checkpoint)
+    out = _name(library, Declared(dict(seen.value), seen.witness), checkpoint)
     out.findings += file.findings if file else []
     for key in file.table if file else ():
         if key in out.table and out.table[key] != file.table[key]:  # type: ignore[union-attr]
@@ -162,6 +164,42 @@ def names_module(entry: str, module: str, match: str) -> bool:
     return False
 
 
+class Entries:
+    """Hold entries that name modules, and find the one that names a module without trying each of them."""
+
+    def __init__(self, entries: Iterable[str], match: str) -> None:
+        self.match, self.patterns = match, list[str]()
+        self.whole: dict[str, str] = {}
+        self.tails: dict[str, str] = {}
+        for entry in entries:
+            wild = match == "glob" and any(mark in entry for mark in "*?[")
+            if len(entry) > MAX_LENGTH:
+                continue  # it names no module
+            if entry.startswith("re:") or match in ("regex", "part") or wild:
+                self.patterns.append(entry)
+            if entry and not wild and not entry.startswith("re:"):
+                self.whole.setdefault(entry.strip("."), entry)
+                self.tails |= {tail: entry for tail in _tails(entry.strip(".")) if tail not in self.tails}
+
+    def find(self, module: str) -> str | None:
+        """Return the entry that names a module, if there is one."""
+        if len(module) > MAX_LENGTH:
+            return None
+        if self.match != "regex":
+            parts = module.split(".")
+            own = [module, *_tails(module)]
+            if self.match == "path":
+                spans = [".".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1)]
+                heads = [".".join(parts[:j]) for j in range(2, len(parts))]
+                own = spans if len(parts) <= MAX_PARTS else own
+                if entry := next((self.tails[head] for head in heads if head in self.tails), None):
+                    return entry
+            own += parts if self.match == "glob" else []
+            if entry := self.tails.get(module) or next((self.whole[one] for one in own if one in self.whole), None):
+                return entry
+        return next((entry for entry in self.patterns if names_module(entry, module, self.match)), None)
+
+
 class Modules:
     """Answer for each module what its quantisation table says of it: its own arguments, or that it is left alone."""
 
@@ -183,6 +221,12 @@ class Modules:
             if self._is_table(f"{self.how['overrides']}.{entry}", own)
         }  # fmt: skip
         self.rest = self._table(self.how.get("otherwise", ""))
+        self.left = Entries(self.ignored, self.match)
+        kind = "regex" if self.how.get("unlisted") == "quantised" else self.match
+        off = [entry[2:] for entry in self.overrides if entry.startswith("-:")]
+        self.off = Entries(off, kind)
+        self.own = Entries([entry for entry in self.overrides if not entry.startswith("-:")], kind)
+        self.named = [(Entries(targets, self.match), targets, group) for targets, group in self.groups]
         self.broken = "groups" in self.how and not self.groups
         if self.broken and not self.findings:
             self._say(self.how["groups"], "an object of groups", self.table.get(self.how["groups"]))
@@ -214,20 +258,16 @@ class Modules:
 
     def arguments(self, module: str) -> tuple[Mapping[str, Any] | None, str]:
         """Return what is said of a module, or None and why it is not quantised."""
-        entry = next((e for e in self.ignored if names_module(e, module, self.match)), None)
+        entry = self.left.find(module) or self.off.find(module)
         if entry is not None:
             return None, f"ignored by {visible(entry)!r}"
-        kind = "regex" if self.how.get("unlisted") == "quantised" else self.match
-        for entry, own in self.overrides.items():
-            if entry.startswith("-:") and names_module(entry[2:], module, kind):
-                return None, f"ignored by {visible(entry)!r}"
-            if not entry.startswith("-:") and names_module(entry, module, kind):
-                return own, ""
+        if entry := self.own.find(module):
+            return self.overrides[entry], ""
         if self.groups:
-            for targets, group in self.groups:
-                if any(names_module(t, module, self.match) for t in targets):
+            for entries, _, group in self.named:
+                if entries.find(module):
                     return group, ""
-            for targets, group in self.groups:
+            for _, targets, group in self.named:
                 if any(re.fullmatch(r"[A-Z]\w*", t) for t in targets):  # a class, as Linear
                     return group, ""
             return None, "no group names it"

@@ -7,6 +7,7 @@ layouts. It does not look at the scheme contracts, so that the two can disagree.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from draftproof import api
 from draftproof.checkpoint import Table
 from draftproof.container import Tensor
 from draftproof.library import Library
-from draftproof.quantised import LOGICAL, Declared, logical, names_module
+from draftproof.quantised import LOGICAL, Declared, Entries, logical, names_module
 
 Shape = tuple[int, ...]
 Rows = dict[str, tuple[str, Shape]]  # suffix behind the module -> dtype, shape
@@ -492,6 +493,15 @@ def test_declaration_beside_the_config_is_read_and_two_that_differ_are_said(tmp_
     assert "hf_quant_config.json" in text
 
 
+def test_target_declared_quantised_by_the_file_beside_its_config_is_told(tmp_path: Path) -> None:
+    b.write(tmp_path, b.target_config(), b.target())
+    inner = {"quant_algo": "NVFP4", "group_size": 16, "exclude_modules": ["lm_head"]}
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps({"producer": {}, "quantization": inner}))
+    report = b.check(b.given(b.dense_config(), b.dense(), b.DRAFTER), str(tmp_path))
+    told = [f for f in report.findings if f.code == "PAIR415"]
+    assert [(f.level, f.observed) for f in told] == [("info", "target modelopt, drafter none")]
+
+
 MATCHES = [
     ("lm_head", "lm_head", "exact", True), ("lm_head", "model.lm_head", "exact", True),
     ("model.layers.0.mlp.up_proj", "layers.0.mlp.up_proj", "exact", True), ("up_proj", "gate_up_proj", "exact", False),
@@ -510,6 +520,21 @@ MATCHES = [
 @pytest.mark.parametrize(("entry", "module", "match", "named"), MATCHES)
 def test_entry_names_module(entry: str, module: str, match: str, named: bool) -> None:
     assert names_module(entry, module, match) is named
+    assert (Entries([entry], match).find(module) is not None) is named
+
+
+def test_lists_of_many_and_of_endless_entries_are_searched_in_little_time() -> None:
+    quant, store, fc = GOOD["DeepSeek blocks"]
+    many = [f"model.layers.{i}.mlp.experts.{j}.up_proj" for i in range(60) for j in range(300)]
+    start = time.perf_counter()
+    report = check(quant | {"modules_to_not_convert": [*many, "." * 10**5, "a." * 10**5, "re:" + "(a+)" * 10**4]},
+                   stored(store, fc))  # fmt: skip
+    assert time.perf_counter() - start < 5
+    assert b.codes(report) == {"CFG341"}
+    long = b.changed(stored(store, fc), {"." * 10**5 + "weight_scale_inv": ("F32", (1, 1))})
+    start = time.perf_counter()
+    assert check(quant | {"modules_to_not_convert": many}, long).verdict == "fail"
+    assert time.perf_counter() - start < 5
 
 
 def test_stacked_experts_of_mxfp4_have_a_logical_shape() -> None:
