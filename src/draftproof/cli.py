@@ -26,7 +26,7 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
   draftproof check --release ./my-eagle3                 a folder that is to be published
   draftproof adapt AQ-MedAI/Kimi-K2-Instruct-eagle3 --to moonshotai/Kimi-K2.5
   draftproof adapt ./my-eagle3 --to ./target --write ./adapted
-  draftproof adapt ./my-eagle3 --to ./target --for specforge --write ./start
+  draftproof adapt ./my-eagle3 --to ./target --for TRAINER --write ./start
   draftproof diff ./drafter-v1 ./drafter-v2              what changed, and which verdicts change with it
   draftproof init --drafter ./my-eagle3 --target ./target --output contracts/pairs/mine.toml
   draftproof show eagle3                                 a contract, resolved

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,12 @@ def test_every_trainer_is_read_at_one_version() -> None:
     assert set(TRAINERS) == {"automodel", "modelopt", "specforge", "speculators", "torchspec"}
     for trainer in TRAINERS.values():
         assert trainer.version.split()[0] in trainer.source
+
+
+def test_no_trainer_is_named_in_the_code() -> None:
+    names = "|".join(re.escape(n) for id, trainer in TRAINERS.items() for n in (id, trainer.title))
+    for path in sorted((Path(__file__).parents[2] / "src").rglob("*.py")):
+        assert not re.findall(rf"\b({names})\b", path.read_text(encoding="utf-8")), path.name
 
 
 # --- which layers it captures -------------------------------------------------------------------------------------
