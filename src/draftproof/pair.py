@@ -670,8 +670,9 @@ def dtype(c: Couple) -> Iterator[Finding]:
 def _declares(view: View) -> Seen:
     """Return the quantisation that a side's config declares, or the file beside it."""
     seen = view.stated("quantisation")
-    if isinstance(seen, Absent) and view.declared is not None and view.declared.table:
-        return Known(view.declared.table | {"quant_method": view.declared.name}, view.declared.witness, view.declared.witness)
+    declared = view.declared
+    if isinstance(seen, Absent) and declared is not None and declared.table:
+        return Known(declared.table | {"quant_method": declared.name}, declared.witness, declared.witness)
     return seen
 
 
