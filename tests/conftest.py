@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from hub.server import Server
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test speaks to the real Hub; those of the loopback Hub say so
 
@@ -11,3 +19,49 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # no test speaks to the real Hub; those of t
 def pytest_make_parametrize_id(val: object) -> str | None:
     """Return a short, printable name for bytes."""
     return f"{len(val)}-bytes-{zlib.crc32(val):08x}" if isinstance(val, bytes) else None
+
+
+@pytest.fixture
+def online(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Let a test speak to an endpoint of its own, with empty caches and no token; returns what names the endpoint."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import close_session
+
+    for name in [n for n in os.environ if n.startswith("HF_") or n.upper().endswith("_PROXY")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "home" / "token"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
+    close_session()
+    yield lambda endpoint: monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    close_session()
+
+
+@pytest.fixture
+def loopback(online: Callable[[str], None]) -> Iterator[Server]:
+    """Start a Hub on the loopback, without repos, and make it the endpoint."""
+    from hub.server import Server
+
+    with Server() as server:
+        online(server.hub)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kimi(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write the drafter and the target of the founding case, at their real scale, once for all workers."""
+    import filelock
+
+    from hub import repos
+
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+    root = shared / "kimi"
+    with filelock.FileLock(shared / "kimi.lock"):
+        if not (root / repos.K25).exists():
+            repos.drafter(root)
+            repos.kimi_k25(root)
+    return root
