@@ -33,6 +33,7 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
   draftproof list                                        what is known
   draftproof record ./my-eagle3 --as ORG/NAME@COMMIT     keep what a checkpoint says, to check it without its bytes
   draftproof record my-pair --drafter-revision COMMIT    move a pair to a new version, and record it
+  draftproof cache --prune --older 30                    what was kept of the Hub, here: remove what is a month old
   draftproof explain TEN403                              what a code means, and what to do
 """
 
@@ -134,6 +135,21 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
             (
                 "--from",
                 {"dest": "folder", "metavar": "DIR", "help": "the folder of that commit, if the Hub cache has none"},
+            ),
+        ),
+    ),
+    "cache": (
+        "show what was kept of the Hub on this machine, or remove it",
+        (
+            ("--prune", {"action": "store_true", "help": "remove what is kept"}),
+            (
+                "--older",
+                {
+                    "metavar": "DAYS",
+                    "type": float,
+                    "default": 0.0,
+                    "help": "with --prune: only what is older than DAYS",
+                },
             ),
         ),
     ),
@@ -393,6 +409,25 @@ def _revise(revisions: dict[str, Any], args: argparse.Namespace, top: argparse.A
     return "\n".join([*(render.report_text(r) for r in reviews), shown]) + "\n", 0
 
 
+def _cache(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
+    import time  # noqa: PLC0415
+
+    from draftproof.cache import Cache, default_folder  # noqa: PLC0415
+    from draftproof.findings import visible  # noqa: PLC0415
+
+    if args.older < 0 or (args.older and not args.prune):
+        top.error("--older DAYS goes with --prune, and is not negative")
+    cache = Cache(default_folder())
+    removed = cache.prune(args.older * 86400, time.time()) if args.prune else None
+    now = cache.usage()
+    if args.format == "json":
+        data = {"folder": now.folder, "entries": now.entries, "bytes": now.bytes}
+        return _json(data | ({"removed": removed.entries, "freed": removed.bytes} if removed else {})), 0
+    lines = [f"removed  {removed.entries} entries, {removed.bytes:,} bytes"] if removed else []
+    lines += [f"folder   {visible(now.folder, 4000)}", f"holds    {now.entries} entries, {now.bytes:,} bytes"]
+    return "\n".join(lines) + "\n", 0
+
+
 def _explain(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
     from draftproof import render  # noqa: PLC0415
     from draftproof.findings import nearest, visible  # noqa: PLC0415
@@ -429,6 +464,7 @@ _COMMANDS = {
     "show": _show,
     "list": _list,
     "record": _record,
+    "cache": _cache,
     "explain": _explain,
 }
 

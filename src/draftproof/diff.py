@@ -35,7 +35,7 @@ from draftproof.findings import (
     verdict_of,
     visible,
 )
-from draftproof.hub import Source, read_recording
+from draftproof.hub import Source, read_recording, read_tensor
 from draftproof.library import Library
 from draftproof.pair import Couple, declared_facts, fits, same_model
 from draftproof.recognise import recognise
@@ -670,7 +670,7 @@ def _ints(view: View, part: str) -> Sequence[int] | str:
     assert view.contract is not None
     disk = view.names[view.contract.roles[part]]
     file = view.table.files.get(disk, "")
-    if source.folder is None:
+    if not source.has_files:
         return f"{'a recording' if source.kind == 'recording' else source.kind} holds no values"
     if not file.endswith(".safetensors"):
         return f"{visible(file)} is no safetensors file"
@@ -680,8 +680,7 @@ def _ints(view: View, part: str) -> Sequence[int] | str:
     if size > VALUES_LIMIT:
         return f"{size} bytes, more than {VALUES_LIMIT}"
     try:
-        start = 8 + int.from_bytes(source.read(file, 0, 8), "little") + tensor.start
-        raw = source.read(file, start, start + size)
+        raw = read_tensor(source, file, tensor).data
     except OSError as error:
         return f"{visible(file)}: {error.strerror or error}"
     values = array(_CODES[tensor.dtype])

@@ -10,11 +10,12 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from draftproof.container import Tensor
 from draftproof.findings import Finding, finding, nearest, unknown, visible
 from draftproof.strict import CONFIG_LIMIT, strict_json
 
@@ -674,6 +675,57 @@ def cached_revision(repo: str, revision: str) -> str:
     raw = read_plain(folder / revision, 100)
     commit = raw.decode("ascii", "replace").strip() if isinstance(raw, bytes) else ""
     return commit if COMMIT.fullmatch(commit) else ""
+
+
+# --- values -------------------------------------------------------------------------------------------------------
+
+GAP = 1 << 16  # bytes between two rows that are read in one go
+VALUES_LIMIT = 256 << 20  # bytes that one read of values may move
+
+
+class Rows(NamedTuple):
+    """Hold the bytes of some rows of a tensor, in the order they were asked for, and how many bytes were moved."""
+
+    data: bytes
+    moved: int
+
+
+def read_tensor(source: Source, file: str, tensor: Tensor, rows: Sequence[int] | None = None) -> Rows:
+    """Read a tensor's values, or some of its rows, by ranges of its safetensors file; never the file.
+
+    Ranges that lie near each other are read in one go. Raises OSError; ValueError for a row that is not there, or
+    where more than VALUES_LIMIT bytes would move.
+    """
+    base = 8 + int.from_bytes(source.read(file, 0, 8), "little") + tensor.start
+    whole = tensor.end - tensor.start
+    count = tensor.shape[0] if tensor.shape else 1
+    if rows is None:
+        spans, wanted = [(0, whole)], [(0, whole)]
+    else:
+        if odd := [row for row in rows if not 0 <= row < count]:
+            raise ValueError(f"row {odd[0]} of {count}")
+        width = whole // count if count else 0
+        wanted = [(row * width, (row + 1) * width) for row in rows]
+        spans = []
+        for start, stop in sorted(wanted):
+            if spans and start - spans[-1][1] <= GAP:
+                spans[-1] = (spans[-1][0], max(stop, spans[-1][1]))
+            else:
+                spans.append((start, stop))
+    moved = sum(stop - start for start, stop in spans)
+    if moved > VALUES_LIMIT:
+        raise ValueError(f"{moved} bytes, more than {VALUES_LIMIT}")
+    parts = {span: source.read(file, base + span[0], base + span[1]) for span in spans}
+    if short := next((span for span, part in parts.items() if len(part) != span[1] - span[0]), None):
+        raise OSError(5, f"the file ends before byte {base + short[1]}")
+    out = []
+    for start, stop in wanted:
+        at = next(span for span in spans if span[0] <= start and stop <= span[1])
+        out.append(parts[at][start - at[0] : stop - at[0]])
+    return Rows(b"".join(out), moved)
+
+
+# --- what is recorded ---------------------------------------------------------------------------------------------
 
 
 def recorded_files(source: Source, weights: set[str]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ SETTINGS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg
 OWN = Path(__file__).parent / "testing" / "test_shape.py"  # the test classes that need no file
 OWN_NAME = "draftproof.testing.test_shape"
 REQUIRED = ("shape", "weights", "gpu", "live")
+HUB = ("auto", "live", "recordings", "offline")
 _STATE: pytest.StashKey[State] = pytest.StashKey()
 _PROPERTY = "draftproof"
 
@@ -79,7 +80,13 @@ class State:
         if self._library is None:
             from draftproof.library import Library  # noqa: PLC0415
 
-            self._library = Library(*([self.root] if self.root.is_dir() else []))
+            mode = self.config.getoption("draftproof_hub") or ("auto" if self.drafter else "recordings")
+            hub = None
+            if mode != "recordings":
+                from draftproof.api import Connection  # noqa: PLC0415
+
+                hub = Connection(mode)
+            self._library = Library(*([self.root] if self.root.is_dir() else []), hub=hub)
         return self._library
 
     def pairs(self, shipped: bool) -> list[str]:
@@ -160,6 +167,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="MARK",
         help=f"fail the run if nothing of this kind was decided: {', '.join(REQUIRED)}",
     )
+    group.addoption(
+        "--draftproof-hub",
+        choices=HUB,
+        metavar="MODE",
+        help=f"where ORG/NAME is read: {', '.join(HUB)}; recordings for pairs, auto for --drafter",
+    )
     parser.addini("draftproof_fail_on", "what fails a test: error, warning or unknown", default="error")
     parser.addini("draftproof_contracts", "folder of contracts, below the root", default="contracts")
 
@@ -229,6 +242,8 @@ def draftproof_verify(request: pytest.FixtureRequest, draftproof_pair: str) -> A
             "accepted": sum(f.level in ("error", "warning") and bool(f.accepted) for f in found),
             "decided": len(decided),
             "bytes": report.bytes_read,
+            "requests": report.requests,
+            "cached": report.cached,
             "rerun": rerun,
         }
         item.user_properties.append((_PROPERTY, json.dumps(counts)))
@@ -333,12 +348,16 @@ class Summary:
         """Return one line: pairs, checks by outcome, bytes read."""
         total = {key: sum(t[key] for t in self.tests) for key in ("holds", "fail", "unknown", "expected", "accepted")}
         read = {t["pair"]: t["bytes"] for t in self.tests}
+        asked = sum({t["pair"]: t["requests"] for t in self.tests}.values())
+        kept = sum({t["pair"]: t["cached"] for t in self.tests}.values())
+        over = f" in {asked} requests" if asked else ""
+        over += f"; {kept} answers from the cache" if kept else ""
         expected = f" ({total['expected']} expected)" if total["expected"] else ""
         accepted = f", {total['accepted']} accepted" if total["accepted"] else ""
         pairs = f"{len(read)} pair{'s' if len(read) != 1 else ''}"
         return (
             f"{pairs}: {total['holds']} check{'s hold' if total['holds'] != 1 else ' holds'}, {total['fail']} fail, "
-            f"{total['unknown']} unknown{expected}{accepted}; {sum(read.values()):,} bytes read"
+            f"{total['unknown']} unknown{expected}{accepted}; {sum(read.values()):,} bytes read{over}"
         )
 
     def next(self) -> str:

@@ -27,7 +27,7 @@ FACTS = """[facts]
 trained_on = { value = "org/target", source = "its card" }
 aux_convention = { value = "boundary", source = "its card" }
 """
-COMMANDS = ("check", "init", "adapt", "diff", "show", "list", "record", "explain")
+COMMANDS = ("check", "init", "adapt", "diff", "show", "list", "record", "cache", "explain")
 RAW = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # what a terminal may act on
 
 
