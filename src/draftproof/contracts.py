@@ -144,6 +144,7 @@ class Contract:
     values: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
     summary: tuple[str, ...] = ()
     layer: Mapping[str, Any] = field(default_factory=dict)  # name, with {i}; beyond: config keys
+    head_lent: bool = False  # without a head of its own it gets the target's
     standalone: bool = False  # a whole model with a tokenizer of its own: it reads tokens alone
     serving: tuple[str, ...] = ()  # files that serving needs beside config and weights
     meanings: Mapping[str, Meaning] = field(default_factory=dict)

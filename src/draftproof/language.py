@@ -305,6 +305,7 @@ KINDS: Mapping[str, Spec] = {
             use_aux="whether target layers are captured at all",
         ),
         keys=_table(_READ, **_KEYS, verifier=_list(_s(), "the declared target"), mask=_list(_s(), _MASK)),
+        head_lent=Spec("bool", "where it has no head the target's is used, whatever size its config states"),
         standalone=Spec("bool", "a whole model that reads tokens alone: its own tokenizer must give the target's ids"),
         aux=_table(
             "the captured target layers",

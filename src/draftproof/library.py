@@ -764,6 +764,7 @@ def _contract(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Con
         values=data.get("values", {}),
         summary=data.get("summary", ()),
         layer=data.get("layer", {}),
+        head_lent=bool(data.get("head_lent")),
         standalone=bool(data.get("standalone")),
         serving=data.get("serving", ()),
         meanings=_meanings(data.get("meanings", {}), out),

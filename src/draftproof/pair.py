@@ -316,8 +316,8 @@ def head(c: Couple) -> Iterator[Finding]:
         return
     if c.drafter.role("head") is not None or vocab.value < full.value:
         return  # present, or rung 1 said that it is missing
-    if isinstance(tied, Known) and tied.value:
-        return  # the head is the embedding
+    if contract.head_lent or (isinstance(tied, Known) and tied.value):
+        return  # the head is the target's, or the embedding
     key = str(next(iter(dim.sources.get("drafter", ())), ""))
     seen = c.drafter.lookup(key)
     yield from both(c, "PAIR418", name, seen, seen if not isinstance(seen, Unknown) else Absent(key))

@@ -616,7 +616,7 @@ def test_drafter_elsewhere_never_silently_drops_the_settings_of_the_repository(r
 def test_unknown_model_is_a_skip_that_says_how_to_get_it(repo: Repo, empty: Path) -> None:
     result = repo.pytest("-m", "shape", "--drafter", "nowhere/model", "-ra")
     assert result.ret == 0
-    assert "SRC112" in result.stdout.str()
+    assert "SRC106" in result.stdout.str()
     assert "nowhere/model" in result.stdout.str()
     assert repo.pytest("--drafter", "nowhere/model", "--draftproof-fail-on", "unknown").ret == 1
 

@@ -936,3 +936,9 @@ def test_absolute_draft_ids_declared_for_a_family_of_offsets_fail() -> None:
     (said,) = meaning_of({"meanings.draft_ids": b.Fact("absolute", "card")}).values()
     assert (said.level, said.subject, said.observed) == ("error", "draft_ids", "absolute (card)")
     assert said.expected.startswith("offsets (contract eagle3)")
+
+
+def test_block_drafter_without_a_head_takes_the_targets_whatever_its_config_states() -> None:
+    config = dflash_config(draft_vocab_size=dflash_config()["vocab_size"])
+    report = block_pair(config, dflash(), b.target_config(), b.target())
+    assert not [f for f in report.findings if f.code == "PAIR418"], b.text(report)
