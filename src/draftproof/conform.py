@@ -790,7 +790,8 @@ def flags_against_default(view: View) -> Iterator[Finding]:
         ]  # fmt: skip
         if gone:
             key, names, value = stated.key, listed(gone), str(stated.value).lower()
-            yield finding("CFG322", f"config.json: {key}", observed=f"{key} = {value}, and no {names}",
+            seen = f"{key} = {value}" + (f", and no {names}" if view.table.read else "")
+            yield finding("CFG322", f"config.json: {key}", observed=seen,
                           expected=f"a reader that looks at {key}: by default there is {names}",
                           where=view.checkpoint.source.label, contract=dim.line)  # fmt: skip
 
