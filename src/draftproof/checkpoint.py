@@ -17,7 +17,9 @@ from draftproof.hub import (
     NOT_PLAIN,
     WEIGHTS,
     Source,
+    is_model_weights,
     is_training_state,
+    names_below,
     training_only,
     training_state,
     unreadable,
@@ -578,6 +580,13 @@ def _without_safetensors(source: Source, found: list[Finding]) -> tuple[Table, l
         found.append(training_only(source, training))
         return Table(basis="there are no weights"), found
     expected, seen = "*.safetensors", listed(files)
-    note = f"folders that are not looked into: {listed(source.folders)}" if source.folders else ""
-    found.append(unknown("SRC120", "weights", expected=expected, observed=seen, where=where, note=note))
+    below = names_below(source)
+    foreign = [n for n in below if n.endswith(_OTHER)]
+    weights = list(dict.fromkeys(n.partition("/")[0] for n in below if is_model_weights(n.partition("/")[2])))
+    note = f"there are weights below: {listed(below, 4)}" if weights or foreign else ""
+    help = f"weights stand in {listed(weights, 3)}: give that folder" if weights and not foreign else ""
+    if foreign:
+        what, help = FOREIGN[f".{foreign[0].rpartition('.')[2]}"]
+        help = f"{what}: {help}"
+    found.append(unknown("SRC120", "weights", expected=expected, observed=seen, where=where, note=note, help=help))
     return Table(basis="there are no weights"), found

@@ -343,7 +343,7 @@ def no_checkpoint(source: Source) -> Finding | None:
         return found
     if training := training_state(source):
         return training_only(source, training)
-    below = _names_below(source)
+    below = names_below(source)
     data = [n for n in (*files, *below) if n.endswith(_DATA) or n in _DATA_FILES]
     if data:
         help = "give the folder of a model; a dataset is read by a trainer, not here"
@@ -365,7 +365,7 @@ def _few(names: list[str]) -> str:
     return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
-def _small_json(source: Source, name: str) -> dict[str, Any]:
+def small_json(source: Source, name: str) -> dict[str, Any]:
     """Return a small JSON object of a folder; an empty one where there is none, or it cannot be read."""
     if not 0 <= source.files.get(name, -1) <= _SMALL:
         return {}
@@ -375,7 +375,7 @@ def _small_json(source: Source, name: str) -> dict[str, Any]:
 
 
 def _diffusion(source: Source) -> Finding:
-    kind = visible(_small_json(source, "model_index.json").get("_class_name", ""), 80)
+    kind = visible(small_json(source, "model_index.json").get("_class_name", ""), 80)
     seen = f"a diffusion model{f' ({kind})' if kind else ''}"
     parts = [n for n in source.folders if n in ("unet", "vae", "transformer", "text_encoder", "scheduler")]
     help = "drafters and targets are language models: give one of those"
@@ -385,7 +385,7 @@ def _diffusion(source: Source) -> Finding:
 
 
 def _adapter(source: Source) -> Finding:
-    data = _small_json(source, "adapter_config.json")
+    data = small_json(source, "adapter_config.json")
     kind, base = data.get("peft_type"), data.get("base_model_name_or_path")
     base = visible(base) if isinstance(base, str) and base.strip() else ""
     seen = f"a {visible(kind)} adapter" if isinstance(kind, str) and kind else "an adapter"
@@ -447,7 +447,7 @@ def _holds_model(path: Path) -> bool:
         return False
 
 
-def _names_below(source: Source) -> list[str]:
+def names_below(source: Source) -> list[str]:
     """Return the first names in the folders of a folder."""
     out: list[str] = []
     for name in source.folders[:_SHOWN]:

@@ -10,6 +10,7 @@ from draftproof.checkpoint import Checkpoint, listed
 from draftproof.contracts import Contract
 from draftproof.dims import Absent, Bindings, Expr, ExprError, Known, evaluate
 from draftproof.findings import Finding, finding, nearest, unknown, visible
+from draftproof.hub import small_json
 from draftproof.library import Library
 
 
@@ -96,8 +97,9 @@ def _adapter(checkpoint: Checkpoint) -> Finding | None:
     odd = [name for name in table.tensors if any(part in name for part in _LOW_RANK)]
     if not table.read or not odd or 2 * len(odd) < len(table.tensors):
         return None
-    base = checkpoint.config.text("base_model_name_or_path")
-    help = f"merge it into {visible(base) if base else 'its base model'}, save the result, and give that folder"
+    base = small_json(checkpoint.source, "adapter_config.json").get("base_model_name_or_path")
+    into = visible(base) if isinstance(base, str) and base else "its base model"
+    help = f"merge it into {into}, save the result, and give that folder"
     seen = f"{len(odd)} of {len(table.tensors)} tensors of an adapter: {listed(odd, 3)}"
     label = checkpoint.source.label
     return finding("TEN435", checkpoint.source.name, expected="whole weights", observed=seen, where=label, help=help)

@@ -307,6 +307,28 @@ def test_adapter_that_is_named_like_a_model_is_told_by_its_tensors() -> None:
     assert "6 of 6 tensors of an adapter" in b.text(report)
 
 
+def test_adapter_that_is_named_like_a_model_names_its_base_where_its_config_stands_beside_it() -> None:
+    files = {
+        "config.json": json.dumps(CONFIG),
+        WEIGHTS: b.safetensors(LORA_TABLE),
+        "adapter_config.json": json.dumps(LORA),
+    }
+    report = alone(put(files))
+    assert b.codes(report) == {"TEN435"}
+    assert "merge it into org/base" in b.text(report)
+
+
+@pytest.mark.parametrize(
+    ("below", "words"),
+    [("onnx/model.onnx", "ONNX: an ONNX graph is made for one runtime"),
+     ("checkpoint-7/model.safetensors", "weights stand in checkpoint-7: give that folder")],
+)  # fmt: skip
+def test_weights_below_a_folder_with_a_config_are_pointed_to(below: str, words: str) -> None:
+    report = alone(put({"config.json": json.dumps(CONFIG), below: b.safetensors(TABLE)}))
+    assert "SRC120 unknown" in b.codes(report)
+    assert words in b.text(report)
+
+
 def test_diffusion_config_in_memory_is_told_as_one() -> None:
     report = alone(b.given({"_class_name": "UNet2DConditionModel", "_diffusers_version": "0.30"}, {}, "org/u"))
     assert b.codes(report) == {"SRC125"}
