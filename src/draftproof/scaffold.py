@@ -62,7 +62,8 @@ def init(
     case, target = examine_models(opened.source, target or declared or None, library, family)
     spec = str(target or "")
     named = re.fullmatch(rf"({REPO})(@[0-9a-f]{{40}})?", spec)
-    away = case.target is None and named is not None and [f.code for f in case.source] == ["SRC112"]
+    unread = bool(case.source) and all(f.level == "unknown" and f.code.startswith("SRC") for f in case.source)
+    away = case.target is None and named is not None and unread
     if case.drafter is None or (case.target is None and not away):
         lacking = [] if target is not None or case.source else [
             finding("SRC117", "target", "a pair needs a target", expected="--target MODEL",

@@ -204,7 +204,7 @@ def test_target_that_is_not_at_hand_is_named_all_the_same(declared: bool) -> Non
     verifier = {"verifier": {"name_or_path": "org/away"}} if declared else b.ABSENT
     put(b.dense_config(speculators_config=verifier))
     words = [] if declared else ["--target", "org/away"]
-    assert run("init", "--drafter", "drafter", *words, "--output", PAIR) == 0
+    assert run("init", "--drafter", "drafter", *words, "--output", PAIR, "--hub", "recordings") == 0
     text = Path(PAIR).read_text()
     assert tomllib.loads(text)["target"] == {"model": "org/away"}
     assert "# target: not at hand" in text
@@ -231,7 +231,16 @@ def test_what_cannot_be_read_is_said_and_nothing_is_written(drafter: str, target
     made = init(drafter, target, b.LIBRARY)
     assert isinstance(made, Report)
     assert code in {f.code for f in made.findings}
-    words = ["init", "--drafter", drafter, *(["--target", target] if target else []), "--output", PAIR]
+    words = [
+        "init",
+        "--drafter",
+        drafter,
+        *(["--target", target] if target else []),
+        "--output",
+        PAIR,
+        "--hub",
+        "recordings",
+    ]
     assert run(*words) != 0
     assert not Path(PAIR).exists()
 
