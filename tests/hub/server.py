@@ -392,8 +392,7 @@ class Server:
         if refused := self._refused(request, name, files=kind not in ("", "revision")):
             return refused
         repo, query = self.repos[name], parse_qs(request.query)
-        revision, _, inner = tail.partition("/")
-        pinned = unquote(revision) if kind in ("revision", "tree", "paths-info") else "main"
+        pinned = unquote(tail.partition("/")[0]) if kind in ("revision", "tree", "paths-info") else "main"
         commit = repo.commit(pinned)
         if not commit:
             return error(404, "RevisionNotFound", f"Invalid rev id: {pinned}")
