@@ -69,24 +69,26 @@ config, is called by the repository and its path: ORG/REPO/PATH. A model whose r
 stands under `unknown/`, so that no such name is mistaken for an address; its recording says what is known of the name.
 Other names that people use for a target are its `aliases` in `contracts/models/`.
 
-**Reading the tables.** *holds*, *fails* or *unknown* is the verdict of a rung; an unknown is never a pass, also where a
-pair expects it. The codes after it are those that decide it, with how often; (accepted) is a failure that the pair
-accepts, with the reason in its file. A dialect is told by the names of tensors, so it is not known where none were
-published. Codes are explained in [rules](rules/README.md).
+**Reading the tables.** *holds*, *fails* or *unknown* is the verdict of a rung, with how many checks of it hold; an
+unknown is never a pass, also where a pair expects it. The codes after it are those that decide it, with how often;
+(accepted) is a failure that the pair accepts, with the reason in its file. A dialect is told by the names of tensors,
+so it is not known where none were published. Codes are explained in [rules](rules/README.md).
 """
 WORDS = {"pass": "holds", "fail": "fails", "unknown": "unknown"}
 BASIS = {"derived": "whole", "partial": "partial", "recorded": "recorded"}
 
 
 def cell(found: Iterable[Finding]) -> str:
-    """Return the verdict of a rung with the codes that decide it: "fails: PAIR403", "unknown: CFG313, PAIR410 x3"."""
+    """Return the verdict of a rung, what holds, and the codes that decide: "unknown, 3 hold: CFG313, PAIR410 x3"."""
     rows = list(found)
     verdict = verdict_of(rows)
     level = {"fail": ("error",), "unknown": ("unknown",)}.get(verdict, ("",))
     codes = Counter(f.code for f in rows if f.level in level and (verdict == "unknown" or not f.accepted))
     text = ", ".join(code + (f" x{n}" if n > 1 else "") for code, n in sorted(codes.items()))
     also = sorted({f.code for f in rows if f.accepted and f.level in ("error", "warning")})
-    return f"{WORDS[verdict]}{': ' if text else ''}{text}" + "".join(f", {code} (accepted)" for code in also)
+    held = sum(f.level == "pass" for f in rows)
+    known = f", {held} hold{'' if held != 1 else 's'}" if verdict != "pass" else f", all {held}"
+    return f"{WORDS[verdict]}{known}{': ' if text else ''}{text}" + "".join(f", {code} (accepted)" for code in also)
 
 
 def unknown_of(view: View) -> str:
