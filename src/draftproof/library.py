@@ -359,6 +359,7 @@ class _Check:
         self.table = "values" if kind == "scheme" else "dims"  # where the file has its dims
         self.scope = frozenset(data.get("dims") or ())
         self.sure = sure and (bool(self.scope) or not out.found)  # else every name would be unknown
+        self.good: set[tuple[str, bool]] = set()  # expressions, and what they must say, that were looked at
         self.yes_no = frozenset(n for n, d in self.rows("dims") if d.get("type") == "bool")
         self.numbers = frozenset(n for n, d in self.rows("dims") if d and d.get("type", "int") == "int")
 
@@ -389,8 +390,10 @@ class _Check:
         numbers: Iterable[str] = (),
     ) -> None:
         """Check that an expression speaks of dims that exist, and says yes or no, or a number, as is wanted there."""
-        if expr is None:
+        plain = not (more or yes_no or numbers)
+        if expr is None or (plain and (expr.text, truth) in self.good):
             return
+        before = len(self.out.found) + self.out.more
         known = self.scope.union(more)
         for name in sorted(expr.names - known) if self.sure else ():
             seen = f"{name}{nearest(name, known)} in {expr}"
@@ -402,6 +405,8 @@ class _Check:
             words = ("a number", "yes or no")
             message = f"says {words[says]}, not {words[truth]}"
             self.out.add("CON106", path, expr, message=message, expected=f"an expression that says {words[truth]}")
+        if plain and len(self.out.found) + self.out.more == before:
+            self.good.add((expr.text, truth))
 
     def dims(self) -> None:
         """Check names, sources, types and defaults of the dims."""
