@@ -50,7 +50,7 @@ def main() -> int:
         empty.mkdir()
         jobs = {
             "pass": ([str(bin / "python"), "-c", "pass"], 0),
-            "check": ([str(bin / "draftproof"), "check", PAIR], CODE),
+            "check": ([str(bin / "draftproof"), "check", PAIR, "--hub", "recordings"], CODE),
             "hf_api": ([sys.executable, "-c", "import huggingface_hub.hf_api"], 0),
         }
         medians = interleaved(jobs, args.rounds, empty)

@@ -97,11 +97,11 @@ class Cache:
         path = self._path(parts)
         held = None
         if path is not None:
-            import filelock  # noqa: PLC0415 (only with the network)
+            from filelock import FileLock  # noqa: PLC0415 (only with the network)
 
-            with contextlib.suppress(OSError, filelock.Timeout, NotImplementedError):
+            with contextlib.suppress(OSError, NotImplementedError):  # its own Timeout is an OSError
                 self._make(path.parent)
-                held = filelock.FileLock(f"{path}.lock", timeout=LOCK_WAIT)
+                held = FileLock(f"{path}.lock", timeout=LOCK_WAIT)
                 held.acquire()
         try:
             yield
