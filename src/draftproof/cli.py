@@ -174,20 +174,35 @@ _COMMON: tuple[_Argument, ...] = (
 )
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Ask for the terminal's width once: argparse makes a formatter for every argument."""
+
+    width = 0
+
+    def __init__(self, prog: str, **more: Any) -> None:
+        if not _Formatter.width:
+            try:
+                columns = int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size(1).columns
+            except (OSError, ValueError):
+                columns = 80
+            _Formatter.width = max(columns - 2, 20)
+        super().__init__(prog, **{"width": _Formatter.width, **more})
+
+
 def parser(only: str = "") -> argparse.ArgumentParser:
     """Return the parser of the command line; with only, it knows that command alone, and is made faster."""
     top = argparse.ArgumentParser(
         prog="draftproof",
         description="Contract tests for speculative-decoding drafters.",
         epilog=f"{_EXAMPLES}\n{EXIT_CODES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Formatter,
     )
     top.add_argument("--version", action="version", version=f"draftproof {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (help, arguments) in _ARGUMENTS.items():
         if only in ("", name):
             text = f"{help[0].upper()}{help[1:]}."
-            one = commands.add_parser(name, help=help, description=text, epilog=EXIT_CODES)
+            one = commands.add_parser(name, help=help, description=text, epilog=EXIT_CODES, formatter_class=_Formatter)
             for flag, options in (*arguments, *_COMMON):
                 one.add_argument(*(("-v", flag) if flag == "--verbose" else (flag,)), **options)
     return top

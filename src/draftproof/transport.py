@@ -124,6 +124,7 @@ class Transport:
         self.token = token
         self.agent = agent
         self.limits = limits
+        self.tries = TRIES
         self.moved = Moved()
         self._home = _origin(self.endpoint)
         self._private = _is_private(self.endpoint)
@@ -147,7 +148,7 @@ class Transport:
         A body beyond limit decoded bytes is refused. Timeouts, cut bodies and the statuses of RETRIED are tried again.
         """
         failed: NetError | None = None
-        for attempt in range(TRIES):
+        for attempt in range(self.tries):
             if attempt:
                 self._wait(attempt, failed, until)
             try:
