@@ -411,7 +411,7 @@ def read_weights(
         chosen = [n for n in chosen if n in {index.weight_map[n] for n in wanted}]
     table = _Gather(source, wanted, found, named)
     if source.reader is not None:
-        source.reader.ahead([n for n in chosen if n in files])
+        source.reader.ahead([n for n in chosen if n in files], index_name if wanted is None else "")
     if index is not None:
         table.listed |= named & index.weight_map.keys()
         found += check_shards(index, ((n, table.header(n)) for n in chosen if n in files), files)

@@ -195,7 +195,8 @@ def open_model(
     if other := re.fullmatch(_OTHER_REPO, spec):
         return _other_repo(spec, other[1], other[2])
     at = at or revision or ""
-    if remote is None or remote.mode == "recordings":
+    hosted = repo.count("/") == 1 and not repo.startswith("unknown/")  # else it names no repo of the Hub
+    if remote is None or remote.mode == "recordings" or not hosted:
         if at and not COMMIT.fullmatch(at):
             help = "give the whole commit, as the repo's history shows it; a branch moves"
             return finding("SRC117", visible(spec), expected="40 hex digits after @", observed=visible(at), help=help)

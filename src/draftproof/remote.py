@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -25,6 +26,7 @@ from draftproof.transport import TRIES, Answer, Limits, Moved, NetError, Pending
 
 FIRST = 14_000  # bytes of a first read: what arrives with TCP's first flight
 AT_ONCE = 16  # reads in flight
+MANY = 8  # headers from which on one request for all pays
 INDEX_LIMIT = 256 << 20  # bytes of an index
 LISTING_LIMIT = 64 << 20  # bytes of a repo's file list
 MODES = ("auto", "live", "recordings", "offline")
@@ -106,6 +108,8 @@ class Hub:
                 agent += f"; origin/{visible(origin, 100)}"
             self._made = Transport(self.endpoint, self._session or get_session, self.token[0], agent, self.limits)
             self._made.moved = self.moved
+            if sys.stderr is not None and sys.stderr.isatty():
+                self._made.bar = _bar
         return self._made
 
     @property
@@ -242,7 +246,7 @@ class Hub:
         )  # fmt: skip
 
     def _source(self, repo: str, commit: str, record: Mapping[str, Any]) -> Source:
-        reader = Reader(self, repo, commit, record["oids"])
+        reader = Reader(self, repo, commit, record["oids"], record["files"])
         files, listed = record["files"], record["listed"]
         return Source(
             repo, "hub", files, reader.read, repo=repo, revision=commit, origin=self.endpoint, reader=reader,
@@ -338,14 +342,24 @@ class Hub:
         return unknown("SRC107", subject, expected="an answer", observed=visible(error.text, 300), where=where)
 
 
+def _bar(size: int) -> Any:
+    """Return a progress bar of the Hub's own client, which HF_HUB_DISABLE_PROGRESS_BARS silences."""
+    from huggingface_hub.utils import tqdm  # type: ignore[attr-defined]  # noqa: PLC0415
+
+    return tqdm(  # type: ignore[no-untyped-call]
+        total=size, unit="B", unit_scale=True, desc="draftproof", leave=False
+    )
+
+
 class Reader:
     """Read bytes of one repo at one commit; keeps the heads of files, here and in the cache."""
 
-    def __init__(self, hub: Hub, repo: str, commit: str, oids: Mapping[str, str]) -> None:
+    def __init__(self, hub: Hub, repo: str, commit: str, oids: Mapping[str, str], sizes: Mapping[str, int]) -> None:
         self.hub = hub
         self.repo = repo
         self.commit = commit
         self.oids = oids
+        self.sizes = sizes
         self.small: dict[str, bytes] = {}
         self.files: dict[str, _File] = {}
         self.notes: list[Finding] = []
@@ -405,19 +419,48 @@ class Reader:
         if seen and seen != self.commit:
             raise NetError("changed", f"the server answered for {seen[:7]}, not for {self.commit[:7]}")
 
-    def ahead(self, names: Iterable[str], sizes: Mapping[str, int] | None = None) -> None:
-        """Begin to read the heads of files, many at once."""
+    def ahead(self, names: Collection[str], index: str = "") -> None:
+        """Begin to read the heads of files, many at once; by one request for all, where an index is named."""
         until = time.monotonic() + self.hub.limits.total
+        new = [n for n in names if n not in self.files and self.hub.cache.get(*self._head_key(n)) is None]
+        if index and len(new) >= MANY and not self.hub.offline:
+            self._at_once(index, new, until)
         for name in names:
             file = self.files.setdefault(name, _File())
             with file.lock:
                 if file.head or file.pending or self.hub.offline:
                     continue
-                wanted = (sizes or {}).get(name, FIRST)
                 file.pending = Pending(
-                    lambda n=name, f=file, w=wanted: self._first(n, f, until, w),  # type: ignore[misc]
+                    lambda n=name, f=file: self._first(n, f, until, FIRST),  # type: ignore[misc]
                     self._came.set,
                 )
+
+    def _at_once(self, index: str, names: Collection[str], until: float) -> None:
+        """Take the headers of all shards from one answer, where the endpoint gives it and it proves itself.
+
+        It is of the main branch and names no commit, so the branch must be at this one before and after. It gives
+        headers as JSON, not as bytes: one is taken if, written compactly and padded to eight bytes, it fills its file
+        to the last byte; the others are read by ranges.
+        """
+        here = self.hub._address(self.repo, "main", "config.json")
+        url = f"{self.hub.endpoint}/api/models/{quote(self.repo)}/safetensors-metadata/{quote(index)}"
+        try:
+            for first in (True, False):
+                answer = self.hub.transport.get(here, 0, until, method="HEAD", follow=False)
+                if answer.first.get("x-repo-commit") != self.commit:
+                    return
+                if first:
+                    data = json.loads(self.hub.transport.get(url, INDEX_LIMIT, until).body)
+        except (NetError, ValueError, RecursionError):
+            return
+        headers = data.get("headers") if isinstance(data, dict) else None
+        for name, header in headers.items() if isinstance(headers, dict) else ():
+            size = self.files[name].size if name in self.files else self.sizes.get(name, -1)
+            head = _rebuilt(header, size) if name in names else b""
+            if head:
+                file = self.files.setdefault(name, _File())
+                file.head, file.size, file.settled = head, size, True
+                self.hub.cache.put(str(size).encode() + b"\n" + head, *self._head_key(name))
 
     def as_read(self, names: Iterable[str]) -> Iterator[str]:
         """Yield files whose heads were asked for ahead, each when it has come or failed; the quickest first."""
@@ -563,6 +606,18 @@ _SAFE = ".safetensors"
 _RANGED = (_SAFE, ".bin", ".pt", ".pth")
 _PLAIN = re.compile(r"[^/\\\x00-\x1f:]{1,255}")
 _SHARD = re.compile(r"(.+)-(\d{1,6})-of-(\d{1,6})\.safetensors")
+
+
+def _rebuilt(header: Any, size: int) -> bytes:
+    """Return the head of a file from its header as JSON, if that fills a file of so many bytes exactly; else b""."""
+    rows = [row for name, row in header.items() if name != "__metadata__"] if isinstance(header, dict) else []
+    try:
+        data = max((int(row["data_offsets"][1]) for row in rows), default=0)
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    except (KeyError, TypeError, ValueError, IndexError):
+        return b""
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text if 8 + len(text) + data == size else b""
 
 
 def _asked(wanted: Collection[str] | None) -> str:

@@ -10,7 +10,7 @@ import random
 import threading
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ HOPS = 5  # redirects
 TRIES = 4
 RETRIED = frozenset({408, 429, 500, 502, 503, 504})
 SLICE = 1 << 16  # bytes read at a time, and decoded at a time
+LONG = 8 << 20  # bytes of a read that is worth a bar
 SKIPPED = 1 << 20  # bytes that may be passed over where a server ignores the range
 
 
@@ -125,6 +126,7 @@ class Transport:
         self.agent = agent
         self.limits = limits
         self.tries = TRIES
+        self.bar: Callable[[int], Any] | None = None  # makes a progress bar of so many bytes, with update and close
         self.moved = Moved()
         self._home = _origin(self.endpoint)
         self._private = _is_private(self.endpoint)
@@ -275,7 +277,7 @@ class Transport:
                 raise NetError("changed", "the server ignores ranges")
         unpack = zlib.decompressobj(31) if encoding == "gzip" else None
         out, seen = bytearray(), 0
-        for chunk in response.iter_raw(SLICE):
+        for chunk in self._chunks(response, wanted if span else _whole(got) or 0):
             self.moved.add(bytes=len(chunk))
             data = bytes(chunk)
             while data:
@@ -301,6 +303,18 @@ class Transport:
         if unpack and not unpack.eof:
             raise NetError("unreachable", "the answer was cut inside its compression")
         return Answer(status, first, got, url, bytes(out[:wanted]) if span else bytes(out), size, status == 206)
+
+    def _chunks(self, response: Any, size: int) -> Iterator[bytes]:
+        """Yield a body as it comes; a long one with a bar."""
+        bar = self.bar(size) if self.bar is not None and size > LONG else None
+        try:
+            for chunk in response.iter_raw(SLICE):
+                if bar is not None:
+                    bar.update(len(chunk))
+                yield chunk
+        finally:
+            if bar is not None:
+                bar.close()
 
 
 def _unpacked(unpack: Any, data: bytes) -> tuple[bytes, bytes]:
