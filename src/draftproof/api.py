@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoint import Checkpoint, parse_config
-from draftproof.conform import View, conform, layout
+from draftproof.conform import View, conform, expectations, layout
 from draftproof.contracts import Acceptance, Contract, Dialect, Fact, Pair, Shared
 from draftproof.dims import Expr
 from draftproof.findings import Finding, Report, Section, Side, finding, nearest, unknown, visible
@@ -24,10 +24,12 @@ from draftproof.hub import (
     open_model,
     read_plain,
     read_recording,
+    recorded_at,
     recorded_files,
     recorded_repos,
     recording_name,
     snapshot_name,
+    unreadable,
 )
 from draftproof.language import FOLDERS
 from draftproof.library import Library, load
@@ -44,14 +46,27 @@ class Connection:
         self.mode = mode
         self._hub: Any = None
 
-    def open(self, repo: str, revision: str, role: str, patience: float | None) -> Source | Finding:
-        """Return a repo at a revision, or why it could not be opened."""
+    def _made(self) -> Any:
         if self._hub is None:
             from draftproof.remote import Hub  # noqa: PLC0415 (only where a repo is asked for)
 
             self._hub = Hub(self.mode)
-        opened: Source | Finding = self._hub.open(repo, revision, role, patience)
+        return self._hub
+
+    @property
+    def offline(self) -> bool:
+        """Tell whether no socket may be opened."""
+        return bool(self._made().offline)
+
+    def open(self, repo: str, revision: str, role: str, patience: float | None) -> Source | Finding:
+        """Return a repo at a revision, or why it could not be opened."""
+        opened: Source | Finding = self._made().open(repo, revision, role, patience)
         return opened
+
+    def list_files(self, source: Source) -> Finding | None:
+        """Fill in the files of a repo that was opened without its file list; returns why not."""
+        lacking: Finding | None = self._made().list_files(source)
+        return lacking
 
     def taken(self) -> Taken:
         """Return what was moved since this was last asked."""
@@ -112,13 +127,13 @@ def open_side(
     spec = str(model)
     if base is not None and spec.startswith("."):
         spec = str(base / spec)
-    source = open_model(_full_name(spec, library), recordings(library), revision, library.hub, role)
+    source = open_model(full_name(spec, library), recordings(library), revision, library.hub, role)
     if isinstance(source, Finding) and source.code in ("SRC112", "SRC117"):
         source = _by_alias(spec, library, revision) or source
     return source if isinstance(source, Finding) else Checkpoint(source, role)
 
 
-def _full_name(spec: str, library: Library) -> str:
+def full_name(spec: str, library: Library) -> str:
     """Return the ORG/NAME that an alias stands for, before a network is asked for a name that is none."""
     name, _, at = spec.partition("@")
     repos = [model.repo for model in library.called(name)] if library.hub is not None and "/" not in name else []
@@ -349,7 +364,7 @@ def check_pair(pair: Pair, library: Library, rerun: str = "", base: Path | None 
 
 def examine_pair(pair: Pair, library: Library, base: Path | None = None) -> Case:
     """Run rungs 1 and 2 on a pair contract; paths in it are below base, the folder that holds it."""
-    return examine(
+    case = examine(
         pair.drafter,
         pair.target,
         library,
@@ -359,6 +374,25 @@ def examine_pair(pair: Pair, library: Library, base: Path | None = None) -> Case
         facts=pair.facts,
         base=base,
     )
+    case.source += _recorded_elsewhere(pair, library, case.source)
+    return case
+
+
+def _recorded_elsewhere(pair: Pair, library: Library, said: Sequence[Finding]) -> Iterable[Finding]:
+    """Say of a side that a pair pins that only other commits of it are recorded, wherever it was read."""
+    for role in ("drafter", "target"):
+        name, revision = getattr(pair, role), getattr(pair, f"{role}_revision")
+        if not revision or any(f.code == "SRC119" and f.subject.startswith(role) for f in said):
+            continue
+        repo = full_name(name, library)
+        known = library.model(repo)[0] if repo == name else None
+        repo = known.repo if known else repo
+        at = recorded_at(repo, recordings(library)) if REPO.fullmatch(repo) else []
+        if at and revision[:8] not in at:
+            seen = f"recorded at {' and '.join(sorted(set(at)))}".replace("unknown", "an unknown revision")
+            help = f"draftproof record {repo}@{revision}: until then, what reads recordings alone cannot judge the pair"
+            yield finding("SRC119", f"{role} {visible(repo)}@{revision[:7]}", level="warning",
+                          expected=f"a recording of {revision}", observed=seen, help=help)  # fmt: skip
 
 
 def check_config(path: Path, library: Library, target: Any | None = None, family: str = "") -> Report:
@@ -598,12 +632,8 @@ def beside(library: Library, checkpoint: Checkpoint, contract: Contract, names: 
 def record(path: str, name: str, library: Library) -> tuple[dict[str, Any] | None, Report]:
     """Make the recording of a local checkpoint: config, tensor table, sizes and hashes; returns it with its file name.
 
-    Of a target only the tensors that its contract names are kept, with counts. A commit must be known: by name, as
-    ORG/NAME@COMMIT, or because the folder is a snapshot in a Hub cache.
+    A commit must be known: by name, as ORG/NAME@COMMIT, or because the folder is a snapshot in a Hub cache.
     """
-    import hashlib  # noqa: PLC0415 (both are slow to import)
-    from datetime import date  # noqa: PLC0415
-
     source = open_model(path, recordings(library))
     if isinstance(source, Finding):
         return None, _only("conforms", path, source)
@@ -622,15 +652,39 @@ def record(path: str, name: str, library: Library) -> tuple[dict[str, Any] | Non
         return None, _only("conforms", path, problem)
     snapshot = (repo, revision) == snapshot_name(source)
     origin = "a snapshot in a Hub cache" if snapshot else "a local folder; its name and commit were given by hand"
+    return record_source(source, path, repo, str(revision), origin, library)
+
+
+def hub_origin(source: Source) -> str:
+    """Say from which Hub a source is: its host alone, for an address may hold a password."""
+    from urllib.parse import urlsplit  # noqa: PLC0415 (rare)
+
+    host = urlsplit(source.origin).netloc.rpartition("@")[2]
+    return f"the Hub at {visible(host)}"
+
+
+def record_source(
+    source: Source, subject: str, repo: str, revision: str, origin: str, library: Library
+) -> tuple[dict[str, Any] | None, Report]:
+    """Make the recording of a repo at a commit from a source of its files; returns it with its file name.
+
+    Of a target only the tensors that a contract names are kept, with counts. Nothing is kept of what is not whole.
+    """
+    import hashlib  # noqa: PLC0415 (both are slow to import)
+    from datetime import date  # noqa: PLC0415
+
     checkpoint = Checkpoint(source, "drafter")
     contract, _ = recognise(library, checkpoint, "family")
     target, _ = (None, []) if contract else recognise(library, checkpoint, "target")
     table = checkpoint.table()
-    keep = {d.encode(n) for d in target.dialects for n in target.tensors} if target else set(table.tensors)
-    keep |= beside(library, checkpoint, target, keep) if target else set()
+    keep = named_of_target(source, checkpoint, target, library) if target else set(table.tensors)
     found = [f for f in checkpoint.findings if f.level in ("error", "unknown")]  # reading the config comes first
     if not table.read or checkpoint.config.broken or found:
-        return None, _only("conforms", path, *(found or [unknown("TEN400", path, observed=table.basis)]))
+        return None, _only("conforms", subject, *(found or [unknown("TEN400", subject, observed=table.basis)]))
+    try:
+        files = recorded_files(source, set(table.files.values()))
+    except OSError as error:
+        return None, _only("conforms", subject, unreadable(subject, error, source.label))
     names = "\n".join(sorted(table.tensors)).encode("utf-8", "surrogatepass")
     data = {
         "schema": RECORDING_SCHEMA, "repo": repo, "revision": revision, "provenance": "recorded", "normalised": False,
@@ -642,6 +696,22 @@ def record(path: str, name: str, library: Library) -> tuple[dict[str, Any] | Non
             "names_sha256": hashlib.sha256(names).hexdigest(),
             "named": {n: [t.dtype, list(t.shape)] for n, t in sorted(table.tensors.items()) if n in keep},
         },
-        "files": recorded_files(source, set(table.files.values())),
+        "files": files,
     }  # fmt: skip
-    return {"file": recording_name(repo, revision), "recording": data}, _only("conforms", path)
+    return {"file": recording_name(repo, revision), "recording": data}, _only("conforms", subject)
+
+
+def named_of_target(source: Source, checkpoint: Checkpoint, target: Contract, library: Library) -> set[str]:
+    """Return the names that contracts speak of in a target's checkpoint: its own, and a drafter's that stands inside.
+
+    Of a weight that is declared quantised, the parts that may stand for it are among them.
+    """
+    keep = {d.encode(n) for d in target.dialects for n in target.tensors}
+    keep |= beside(library, checkpoint, target, keep)
+    inner, _ = recognise(library, checkpoint, "family", in_target=True)
+    if inner is not None:
+        view = conform(inner, Checkpoint(source, "drafter"), library=library)
+        names = [want.name for want in expectations(inner, view.dims)]
+        inside = {d.encode(name) for d in inner.dialects for name in names}
+        keep |= inside | beside(library, view.checkpoint, inner, inside)
+    return keep

@@ -32,6 +32,8 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
   draftproof show eagle3                                 a contract, resolved
   draftproof list                                        what is known
   draftproof record ./my-eagle3 --as ORG/NAME@COMMIT     keep what a checkpoint says, to check it without its bytes
+  draftproof record ORG/NAME                             the same, from the Hub
+  draftproof record --all                                refresh the recordings that pairs use
   draftproof record my-pair --drafter-revision COMMIT    move a pair to a new version, and record it
   draftproof cache --prune --older 30                    what was kept of the Hub, here: remove what is a month old
   draftproof explain TEN403                              what a code means, and what to do
@@ -123,18 +125,31 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
         (("kind", {"nargs": "?", "help": "of one kind only", "choices": _KINDS}),),
     ),
     "record": (
-        "keep config, tensor table and hashes of a checkpoint as a recording; move a pair to another commit",
+        "keep config, tensor table and hashes of checkpoints as recordings; move a pair to another commit",
         (
-            ("path", {"metavar": "PATH", "help": "a folder with config.json and safetensors files; or a pair"}),
+            (
+                "path",
+                {
+                    "metavar": "MODEL",
+                    "nargs": "*",
+                    "help": "ORG/NAME[@REV] on the Hub, or a folder with config.json and safetensors files; or a pair",
+                },
+            ),
             (
                 "--as",
-                {"dest": "name", "metavar": "ORG/NAME@COMMIT", "help": "what it is, if it is no Hub cache snapshot"},
+                {"dest": "name", "metavar": "ORG/NAME@COMMIT", "help": "what a folder is, if no Hub cache snapshot"},
             ),
+            ("--all", {"action": "store_true", "help": "refresh all recordings that the pairs of the contracts use"}),
+            ("--force", {"action": "store_true", "help": "replace a recording that stands and differs"}),
             ("--drafter-revision", {"metavar": "COMMIT", "help": "of a pair: pin its drafter, and record it there"}),
             ("--target-revision", {"metavar": "COMMIT", "help": "of a pair: pin its target, and record it there"}),
             (
                 "--from",
-                {"dest": "folder", "metavar": "DIR", "help": "the folder of that commit, if the Hub cache has none"},
+                {
+                    "dest": "folder",
+                    "metavar": "DIR",
+                    "help": "the folder of that commit, if no Hub is to be read",
+                },
             ),
         ),
     ),
@@ -364,29 +379,96 @@ def _list(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, 
 
 
 def _record(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
-    from draftproof import api, render  # noqa: PLC0415
+    from draftproof import refresh  # noqa: PLC0415
+    from draftproof.findings import visible  # noqa: PLC0415
 
     revisions = {role: getattr(args, f"{role}_revision") for role in ("drafter", "target")}
     if any(revision is not None for revision in revisions.values()):
-        return _revise(revisions, args, top)
+        if len(args.path) != 1 or args.all or args.force:
+            top.error("--drafter-revision and --target-revision go with one pair, and replace what they must")
+        return _revise(args.path[0], revisions, args, top)
     if args.folder:
         top.error("--from goes with --drafter-revision or --target-revision")
-    data, report = api.record(args.path, args.name or "", _library(args, top))
+    if args.all:
+        return _record_all(args, top)
+    if not args.path:
+        top.error("record takes folders, ORG/NAME[@REV], or --all")
     output, args.output = args.output, None  # it names the recording, not the answer
-    if data is None:
-        text, code = _report(report, args)
-        return text, code or 1
-    folder = Path(args.contracts or "contracts", "recordings")
-    path = Path(output) if output else (folder if folder.is_dir() else Path()) / data["file"]
-    if not output and path.exists():
-        top.exit(2, f"draftproof: {path} exists; give --output FILE to write it elsewhere, or remove it\n")
-    if code := _deliver(render.as_json(data["recording"]), str(path), top):
-        return "", code
-    text = f"recorded in {ascii(str(path))[1:-1]}\n"
-    return (_json({"file": str(path), "repo": data["recording"]["repo"]}) if args.format == "json" else text), 0
+    if len(args.path) > 1 and (output or args.name):
+        top.error("--as and --output go with one model")
+    library = _library(args, top)
+    own = Path(args.contracts or "contracts")
+    folder = own / "recordings" if own.is_dir() else Path()
+    made = []
+    for spec in args.path:
+        more = {"name": args.name or "", "output": Path(output) if output else None, "replace": args.force}
+        fresh = refresh.refresh(spec, library, folder, **more)
+        made.append(refresh.review(fresh, library) if fresh.state == "written" and not fresh.local else fresh)
+        if fresh.state == "stands":
+            why = "differs from it" if fresh.old else "is no recording of it"
+            help = "give --force to replace it, or --output FILE to write it elsewhere"
+            sys.stderr.write(f"draftproof: {visible(fresh.path)} exists, and {why}; {help}\n")
+    return _recorded(made, [], [], library, args)
 
 
-def _revise(revisions: dict[str, Any], args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
+def _record_all(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
+    """Refresh what the contracts of this folder use."""
+    from draftproof import refresh  # noqa: PLC0415
+    from draftproof.library import shipped_root  # noqa: PLC0415
+
+    if args.path or args.name or args.output or args.force:
+        top.error("--all refreshes what the pairs of the contracts name: it takes no models, --as, --output or --force")
+    own = Path(args.contracts or "contracts")
+    if not own.is_dir():
+        top.error("--all: there is no folder contracts here; give --contracts DIR")
+    if Path(refresh.__file__).resolve().parent in own.resolve().parents and own.resolve() == shipped_root().resolve():
+        top.error("--all: these contracts ship with draftproof, and are not edited; give --contracts DIR")
+    library = _library(args, top)
+    done = refresh.refresh_all(library, own)
+    if not done.made:
+        why = "; ".join(done.left) or "no pair names a model on the Hub"
+        top.exit(2, f"draftproof: nothing to refresh in {ascii(str(own))[1:-1]}: {why}\n")
+    return _recorded(done.made, done.pairs, done.left, library, args)
+
+
+def _recorded(
+    made: Sequence[Any], pairs: Sequence[Any], left: Sequence[str], library: Any, args: argparse.Namespace
+) -> tuple[str, int]:
+    """Say what came of each recording, and of the pairs that read them."""
+    from draftproof import refresh, render  # noqa: PLC0415
+
+    code = refresh.exit_code(one.exit_code for one in made)
+    taken = library.hub.taken() if library.hub is not None else None
+    if args.format == "json":
+        data: dict[str, Any] = {"recordings": [one.to_dict() for one in made]}
+        if len(made) == 1 and made[0].state in ("written", "same"):
+            data |= {"file": str(made[0].path), "repo": made[0].repo}
+        data["pairs"] = [
+            {"pair": id, "before": before, "check": report.to_dict(), "idle": [f.subject for f in refresh.idle(report)]}
+            for id, before, report in pairs
+        ]
+        data |= {"left": list(left), **(taken._asdict() if taken else {}), "exit_code": code}
+        return _json(data), code
+    parts = [render.recorded_text(one) for one in made]
+    for id, before, report in pairs:
+        was = "" if before == report.verdict else f"{render.verdict_word(before)} → "
+        lines = [f"pair {id}: {was}{render.verdict_text(report)}"]
+        lines += [f"  no longer needed: {f.subject} ({f.contract})" for f in refresh.idle(report)]
+        parts.append("\n".join(lines) + "\n")
+    if left:
+        parts.append("\n".join(left) + "\n")
+    if len(made) > 1:
+        count = {state: sum(one.state == state for one in made) for state in ("written", "same", "stands", "failed")}
+        words = {"written": "recorded", "same": "as before", "stands": "not replaced", "failed": "not recorded"}
+        parts.append(", ".join(f"{n} {words[state]}" for state, n in count.items() if n) + "\n")
+    if taken and (taken.requests or taken.cached):
+        parts.append(render.read_text(taken.bytes, taken.requests, taken.cached) + "\n")
+    return "\n".join(parts), code
+
+
+def _revise(
+    id: str, revisions: dict[str, Any], args: argparse.Namespace, top: argparse.ArgumentParser
+) -> tuple[str, int]:
     """Move a pair to another commit: write the recording, then the pair, and show what changed."""
     from draftproof import api, render  # noqa: PLC0415
     from draftproof.diff import diff  # noqa: PLC0415
@@ -400,7 +482,7 @@ def _revise(revisions: dict[str, Any], args: argparse.Namespace, top: argparse.A
     if args.folder and all(revisions.values()):
         top.error("--from is the folder of one commit: move drafter and target one after the other")
     library = _library(args, top)
-    made = revise(args.path, revisions, args.folder or "", library)
+    made = revise(id, revisions, args.folder or "", library)
     if isinstance(made, Report):
         text, code = _report(made, args)
         return text, code or 1
@@ -410,7 +492,7 @@ def _revise(revisions: dict[str, Any], args: argparse.Namespace, top: argparse.A
         text = content if isinstance(content, str) else render.as_json(content)
         if code := _deliver(text, str(path), top):
             return "", code
-    after = api.check_pair_id(args.path, _library(args, top))
+    after = api.check_pair_id(id, _library(args, top))
     stale = [f for f in after.findings if f.code == "CON112"]
     files = [os.path.relpath(path) for path in made.files]
     if args.format == "json":

@@ -175,9 +175,24 @@ def open_model(
         return unreadable(spec, error, spec)
     except (ValueError, RuntimeError) as error:  # a NUL, an unknown ~user
         return finding("SRC117", visible(spec), expected="a folder, ORG/NAME or ORG/NAME@COMMIT", observed=str(error))
-    if "://" in spec and (address := re.fullmatch(_ADDRESS, spec)) and not re.fullmatch(_OTHER_REPO, spec):
-        rev = address[2] or address[3]
-        spec = f"{address[1]}@{rev}" if rev and rev != "main" else address[1]
+    named = address(spec)
+    if isinstance(named, Finding):
+        return named
+    repo, at = named
+    at = at or revision or ""
+    if remote is None or remote.mode == "recordings" or not hosted(repo):
+        if at and not COMMIT.fullmatch(at):
+            help = "give the whole commit, as the repo's history shows it; a branch moves"
+            return finding("SRC117", visible(spec), expected="40 hex digits after @", observed=visible(at), help=help)
+        return _open_recorded(repo, at, recordings)
+    return _open_best(repo, at, recordings, remote, role)
+
+
+def address(spec: str) -> tuple[str, str] | Finding:
+    """Return repo and revision ("" where none is named) of ORG/NAME[@REV], or of the address of its page."""
+    if "://" in spec and (found := re.fullmatch(_ADDRESS, spec)) and not re.fullmatch(_OTHER_REPO, spec):
+        rev = found[2] or found[3]
+        spec = f"{found[1]}@{rev}" if rev and rev != "main" else found[1]
     repo, _, at = spec.partition("@")
     if spec.startswith((".", "/", "~")) or "\\" in spec or not REPO.fullmatch(repo):
         if REPO.fullmatch(repo) or not re.search(r"[/\\~]", spec):
@@ -186,22 +201,21 @@ def open_model(
             code, expected = "SRC111", "a folder with config.json and weights"
         if other := re.fullmatch(_OTHER_REPO, spec):
             return _other_repo(spec, other[1], other[2])
+        path = Path(os.path.expanduser(spec))
         try:
             siblings = [p.name for p in path.parent.iterdir() if p.is_dir()]
-        except OSError:
+        except (OSError, ValueError):
             siblings = []
-        seen = "a link that leads nowhere" if path.is_symlink() else f"nothing there{nearest(path.name, siblings)}"
+        seen = "a link that leads nowhere" if os.path.islink(path) else f"nothing there{nearest(path.name, siblings)}"
         return finding(code, visible(spec), expected=expected, observed=seen)
     if other := re.fullmatch(_OTHER_REPO, spec):
         return _other_repo(spec, other[1], other[2])
-    at = at or revision or ""
-    hosted = repo.count("/") == 1 and not repo.startswith("unknown/")  # else it names no repo of the Hub
-    if remote is None or remote.mode == "recordings" or not hosted:
-        if at and not COMMIT.fullmatch(at):
-            help = "give the whole commit, as the repo's history shows it; a branch moves"
-            return finding("SRC117", visible(spec), expected="40 hex digits after @", observed=visible(at), help=help)
-        return _open_recorded(repo, at, recordings)
-    return _open_best(repo, at, recordings, remote, role)
+    return repo, at
+
+
+def hosted(repo: str) -> bool:
+    """Tell whether a name can be that of a repo on the Hub, and not of a file or of a model without an address."""
+    return repo.count("/") == 1 and not repo.startswith("unknown/")
 
 
 def _open_best(repo: str, at: str, recordings: tuple[Path, ...], remote: Remote, role: str) -> Source | Finding:
@@ -549,6 +563,12 @@ def _open_recorded(repo: str, at: str, recordings: tuple[Path, ...]) -> Source |
     return source
 
 
+def recorded_at(repo: str, recordings: tuple[Path, ...]) -> list[str]:
+    """Return the first 8 digits of the commit of each recording of a repo; unknown for one that names none."""
+    stem = repo.replace("/", "--")
+    return [n[len(stem) + 1 : -5] for root in recordings for n in _recording_names(root, stem)]
+
+
 def read_plain(path: Path, limit: int) -> bytes | Finding:
     """Read a plain file of at most limit bytes; never waits for a pipe or a device."""
     try:
@@ -575,6 +595,18 @@ def read_recording(path: Path) -> Source | Finding:
     data, faults = strict_json(raw)
     if faults:
         return bad("strict JSON", f"{faults[0].text}: {faults[0].where}")
+    source = recording_of(data, path)
+    if isinstance(source, Source):
+        source.bytes_read = len(raw)
+    return source
+
+
+def recording_of(data: Any, path: Path) -> Source | Finding:
+    """Make the source of what a recording's file holds; what is wrong with it is one finding."""
+
+    def bad(expected: str, observed: str) -> Finding:
+        return unknown("SRC115", path.name, expected=expected, observed=visible(observed), where=str(path))
+
     if not isinstance(data, dict) or type(data.get("schema")) is not int or data["schema"] != RECORDING_SCHEMA:
         return bad(
             f"schema {RECORDING_SCHEMA}", str(data.get("schema") if isinstance(data, dict) else type(data).__name__)
@@ -617,7 +649,6 @@ def read_recording(path: Path) -> Source | Finding:
         unknown=frozenset(map(str, data["unknown"])),
         respelled=frozenset(map(str, data["respelled"])),
         tensors=data.get("tensors"),
-        bytes_read=len(raw),
     )
 
 
@@ -730,12 +761,13 @@ def read_tensor(source: Source, file: str, tensor: Tensor, rows: Sequence[int] |
 
 
 def recorded_files(source: Source, weights: set[str]) -> dict[str, Any]:
-    """Return size and hash of config.json and of each weight file's header; of other files the size."""
+    """Return size and hash of config.json and of each weight file's header; of other files the size. Raises OSError."""
     import hashlib  # noqa: PLC0415 (slow to import, and only record needs it)
 
     out: dict[str, Any] = {}
-    for name, size in source.files.items():
-        out[name] = {"size": size}
+    for name, listed in source.files.items():
+        size = source.size(name) if name in weights or name == "config.json" else listed
+        out[name] = {"size": size if size >= 0 else None}
         if name == "config.json":
             out[name]["sha256"] = hashlib.sha256(source.read(name, 0, size)).hexdigest()
         elif name in weights and name.endswith(".safetensors"):

@@ -226,6 +226,25 @@ class Hub:
             reader.ahead(reader.likely(source.files, ()) or [n for n in source.files if n == "model.safetensors"])
         return source
 
+    def list_files(self, source: Source) -> Finding | None:
+        """Fill in the files of a repo that was opened without its file list; returns why not."""
+        if source.listed:
+            return None
+        reader: Reader = source.reader
+        until = time.monotonic() + self.limits.total
+        try:
+            if self.offline:
+                raise NetError("unreachable", "offline, and the file list was not read before")
+            listing = self._listing(source.repo, reader.commit, until)
+            if listing["sha"] not in ("", reader.commit):
+                raise NetError("changed", f"the server listed {listing['sha'][:7]}, not {reader.commit[:7]}")
+        except NetError as error:
+            return self.explain(error, source.repo, reader.commit)
+        source.files, source.listed, reader.oids = listing["files"], True, listing["oids"]
+        record = {"files": listing["files"], "oids": listing["oids"], "listed": True}
+        self.cache.put(json.dumps(record).encode(), "files", self.endpoint, source.repo, reader.commit)
+        return None
+
     def _kept(self, repo: str, commit: str) -> Source | None:
         """Return a repo of which the file list at a commit is kept."""
         raw = self.cache.get("files", self.endpoint, repo, commit)

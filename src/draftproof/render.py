@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -95,13 +96,18 @@ def counts_text(report: Report) -> str:
     return f"{', '.join(parts) or 'nothing against it'}; {passed}"
 
 
+def verdict_word(verdict: str) -> str:
+    """Return "does not hold"."""
+    return _VERDICTS[verdict]
+
+
 def verdict_text(report: Report) -> str:
     """Return "does not hold (1 error; 42 checks hold)"."""
     return f"{_VERDICTS[report.verdict]} ({counts_text(report)})"
 
 
-def report_text(report: Report, *, level: str = "info") -> str:
-    """Return the whole report for a terminal."""
+def report_text(report: Report, *, level: str = "info", part: bool = False) -> str:
+    """Return the whole report for a terminal; of a part of an answer, not what was read for it."""
     out: list[str] = []
     subject = visible(report.subject, 1000)
     if report.plan is not None:
@@ -130,13 +136,20 @@ def report_text(report: Report, *, level: str = "info") -> str:
             out += ["", f"{section.rung}: {_VERDICTS[section.verdict]}"]
             if text := section_text(section, level=level):
                 out.append(text)
+    if part:
+        return "\n".join(out) + "\n"
     out.append("")
     if report.rerun:
         out.append(f"{'rerun':<10}{visible(report.rerun, 8000)}")  # one line, to be copied
-    over = f" in {report.requests} requests" if report.requests else ""
-    kept = f"; {report.cached} answers from the cache" if report.cached else ""
-    out.append(field("read", f"{report.bytes_read:,} bytes{over}{kept}", 0))
+    out.append(read_text(report.bytes_read, report.requests, report.cached))
     return "\n".join(out) + "\n"
+
+
+def read_text(size: int, requests: int, cached: int) -> str:
+    """Return the line that says what was moved, in bytes."""
+    over = f" in {requests} requests" if requests else ""
+    kept = f"; {cached} answers from the cache" if cached else ""
+    return field("read", f"{size:,} bytes{over}{kept}", 0)
 
 
 def review_text(review: Review) -> str:
@@ -234,3 +247,25 @@ def tree_text(data: Any, indent: int = 0) -> Iterator[str]:
                 yield f"{pad}{visible(key)}: {visible(shown, 2000)}"
     else:
         yield f"{pad}{visible(data, 2000)}"
+
+
+def recorded_text(fresh: Any) -> str:
+    """Return what came of one recording: where it stands, and what differs from the one that was read so far."""
+    file = visible(os.path.relpath(fresh.path), 1000)
+    name = f"{visible(fresh.repo)}@{fresh.revision[:7]}"
+    if fresh.state == "failed":
+        return report_text(fresh.report, part=True)
+    if fresh.state == "same":
+        return f"{name} stands in {file}: nothing differs\n"
+    if fresh.state == "stands":
+        out = f"{name} is recorded in {file}, which is not replaced\n"
+    elif fresh.local:
+        out = f"recorded in {file}\n"
+    else:
+        out = f"{name} recorded in {file}: {fresh.counts}\n"
+    out += f"removed {visible(os.path.relpath(fresh.removed), 1000)}, which it replaces\n" if fresh.removed else ""
+    if fresh.review is not None:
+        out += "\n" + report_text(fresh.review, part=True)
+    if fresh.files:
+        out += "\nfiles, as recorded\n" + "".join(f"  {line}\n" for line in fresh.files)
+    return out

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from draftproof.api import find_pair, open_side, record, recordings
+from draftproof.api import find_pair, hub_origin, open_side, record, record_source, recordings
 from draftproof.checkpoint import Checkpoint
 from draftproof.contracts import Pair
 from draftproof.findings import Finding, Report, Section, finding, unknown, visible
@@ -34,7 +34,7 @@ class Revised:
 def revise(id: str, revisions: Mapping[str, str], folder: str, library: Library) -> Revised | Report:
     """Plan a pair whose drafter or target is at another commit; a report says why it cannot be.
 
-    The commit is read from folder, else from the Hub cache, else an existing recording of it serves.
+    The commit is read from folder, else from the Hub cache, else an existing recording of it serves, else from the Hub.
     """
     pair, path, found = find_pair(id, library)
     if pair is None:
@@ -107,7 +107,7 @@ def _no_repo(role: str, model: str, revision: str) -> Finding | None:
 
 
 def _at_hand(model: str, revision: str, folder: str, library: Library) -> Source | Finding:
-    """Return the model at that commit: from the folder given, the Hub cache, or a recording."""
+    """Return the model at that commit: from the folder given, the Hub cache, a recording, or the Hub."""
     opened: Source | Finding
     if folder:
         opened = open_model(folder, ())
@@ -118,25 +118,46 @@ def _at_hand(model: str, revision: str, folder: str, library: Library) -> Source
             seen = f"a snapshot of {name[0]}@{name[1]}"
             return finding("SRC119", visible(folder), "the folder is of another commit",
                            expected=f"{model}@{revision}", observed=seen)  # fmt: skip
-    elif cached := cached_snapshot(model, revision):
+    elif (cached := cached_snapshot(model, revision)) and _serves(cached, model, revision, library):
         opened = open_folder(cached, str(cached))
     else:
         opened = open_model(f"{model}@{revision}", recordings(library))
         if isinstance(opened, Source) and opened.provenance == "recorded":
             return opened
-        seen = "no --from, no snapshot in the Hub cache and no recording of that commit"
-        help = f"hf download {model} --revision {revision}, then again; or --from a folder that holds that commit"
-        return unknown("SRC112", f"{model}@{revision[:7]}", expected="the commit, at hand", observed=seen, help=help)
+        hub = library.hub if library.hub is not None and library.hub.mode != "recordings" else None
+        found = hub.open(model, revision, "target", None) if hub is not None else None
+        if isinstance(found, Source):
+            return hub.list_files(found) or found
+        if found is not None and found.code != "SRC106":
+            return found
+        if cached is None:
+            seen = "no --from, no snapshot in the Hub cache, no recording of that commit, and no Hub is asked"
+            help = f"hf download {model} --revision {revision}, then again; or --from a folder that holds that commit"
+            return unknown(
+                "SRC112", f"{model}@{revision[:7]}", expected="the commit, at hand", observed=seen, help=help
+            )
+        opened = open_folder(cached, str(cached))
     opened.name, opened.repo, opened.revision = model, model, revision
     return opened
 
 
+def _serves(snapshot: Path, model: str, revision: str, library: Library) -> bool:
+    """Tell whether a snapshot is whole enough to be recorded, or there is no Hub to give the rest."""
+    hub = library.hub
+    if hub is None or hub.mode == "recordings" or hub.offline:
+        return True
+    return record(str(snapshot), f"{model}@{revision}", library)[0] is not None
+
+
 def _keep(out: Revised, source: Source, model: str, revision: str, into: Path, library: Library) -> Report | None:
     """Add the recording of a folder to the files; a report says why it cannot be one."""
-    if source.folder is None:
+    if source.kind == "recording":
         out.says.append(f"recorded before: {model}@{revision[:7]}")
         return None
-    data, report = record(str(source.folder), f"{model}@{revision}", library)
+    if source.folder is None:
+        data, report = record_source(source, f"{model}@{revision[:7]}", model, revision, hub_origin(source), library)
+    else:
+        data, report = record(str(source.folder), f"{model}@{revision}", library)
     if data is None:
         return report
     path = into / data["file"]

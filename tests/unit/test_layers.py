@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 UP = "rules findings dims language contracts courses library strict container torchzip hub cache,transport remote"
 UP += " checkpoint recognise quantised conform tokens tokenizer pair trainers api diff,revise,adapt"
-UP += " rewrite release scaffold render testing,plugin,cli"
+UP += " rewrite release scaffold render refresh testing,plugin,cli"
 LEVEL = {name: n for n, layer in enumerate(UP.split()) for name in layer.split(",")}
 ONLY = {"dims": set(), "strict": {"findings"}, "container": {"findings", "strict"}, "render": {"findings", "rules"}}
 HEAVY = {"torch", "numpy", "huggingface_hub", "safetensors", "yaml"}
