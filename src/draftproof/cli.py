@@ -435,10 +435,18 @@ def _recorded(
     made: Sequence[Any], pairs: Sequence[Any], left: Sequence[str], library: Any, args: argparse.Namespace
 ) -> tuple[str, int]:
     """Say what came of each recording, and of the pairs that read them."""
+    from dataclasses import replace  # noqa: PLC0415
+
     from draftproof import refresh, render  # noqa: PLC0415
 
     code = refresh.exit_code(one.exit_code for one in made)
     taken = library.hub.taken() if library.hub is not None else None
+    if len(made) == 1 and made[0].state == "failed" and not args.all:
+        over = taken._asdict() if taken else {}
+        report = replace(made[0].report, bytes_read=over.get("bytes", 0), requests=over.get("requests", 0),
+                         cached=over.get("cached", 0))  # fmt: skip
+        text, _ = _report(report, args)
+        return text, code
     if args.format == "json":
         data: dict[str, Any] = {"recordings": [one.to_dict() for one in made]}
         if len(made) == 1 and made[0].state in ("written", "same"):

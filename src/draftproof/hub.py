@@ -150,6 +150,9 @@ class Remote(Protocol):
     def open(self, repo: str, revision: str, role: str, patience: float | None) -> Source | Finding:
         """Return a repo at a revision, or why it could not be opened."""
 
+    def list_files(self, source: Source) -> Finding | None:
+        """Fill in the files of a repo that was opened without its file list; returns why not."""
+
     def taken(self) -> Taken:
         """Return what was moved since this was last asked."""
 

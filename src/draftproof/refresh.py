@@ -117,8 +117,8 @@ def refresh(
     source = recording_of(strict_json(text.encode("utf-8", "surrogatepass"))[0], folder / data["file"])
     if len(text) > CONFIG_LIMIT or isinstance(source, Finding):
         seen = source.observed if isinstance(source, Finding) else f"{len(text)} bytes"
-        return _failed(spec, unknown("SRC115", visible(spec), "what was read makes no recording that can be used",
-                                     expected=f"a recording of at most {CONFIG_LIMIT} bytes", observed=seen))  # fmt: skip
+        why, most = "what was read makes no recording that can be used", f"at most {CONFIG_LIMIT} bytes, well formed"
+        return _failed(spec, unknown("SRC115", visible(spec), why, expected=most, observed=seen))
     tensors = new["tensors"]
     counts = f"{tensors['count']:,} tensors, {tensors['parameters']:,} parameters"
     out = Fresh(spec, "written", report, new["repo"], new["revision"], path, counts, new=source, local=local)
@@ -197,8 +197,9 @@ def put(path: Path, text: str) -> Finding | None:
             beside.unlink(missing_ok=True)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        return finding("SRC122", visible(path), "the recording cannot be written", expected="a file that can be written",
-                       observed=visible(why), help="give a folder that can be written: --contracts or --output")  # fmt: skip
+        help = "give a place that can be written: --contracts DIR or --output FILE"
+        parts: Any = {"expected": "a file that can be written", "observed": visible(why), "help": help}
+        return finding("SRC122", visible(path), "the recording cannot be written", **parts)
     return None
 
 
@@ -232,8 +233,8 @@ def opened(spec: str, library: Library, revision: str = "") -> Source | Finding:
     if repo.count("/") != 1:
         return finding("SRC117", visible(spec), expected="ORG/NAME of a repo on the Hub", observed=visible(repo))
     if library.hub is None or library.hub.mode == "recordings":
-        return unknown("SRC106", visible(repo), expected="the Hub", observed="--hub recordings: no other source is read",
-                       help="leave --hub recordings away")  # fmt: skip
+        seen, help = "--hub recordings: nothing else is read", "leave --hub recordings away"
+        return unknown("SRC106", visible(repo), expected="the Hub", observed=seen, help=help)
     source: Source | Finding = library.hub.open(repo, at, "target", None)  # read with its file list
     lacking = source if isinstance(source, Finding) else library.hub.list_files(source)
     if lacking is not None and lacking.code in ("SRC106", "SRC107") and library.hub.offline:

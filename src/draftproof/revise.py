@@ -125,11 +125,11 @@ def _at_hand(model: str, revision: str, folder: str, library: Library) -> Source
         if isinstance(opened, Source) and opened.provenance == "recorded":
             return opened
         hub = library.hub if library.hub is not None and library.hub.mode != "recordings" else None
-        found = hub.open(model, revision, "target", None) if hub is not None else None
-        if isinstance(found, Source):
-            return hub.list_files(found) or found
-        if found is not None and found.code != "SRC106":
-            return found
+        if hub is not None:
+            found: Source | Finding = hub.open(model, revision, "target", None)
+            lacking: Finding | None = hub.list_files(found) if isinstance(found, Source) else found
+            if lacking is None or lacking.code != "SRC106":
+                return lacking or found
         if cached is None:
             seen = "no --from, no snapshot in the Hub cache, no recording of that commit, and no Hub is asked"
             help = f"hf download {model} --revision {revision}, then again; or --from a folder that holds that commit"

@@ -314,15 +314,29 @@ def test_what_cannot_be_read_is_not_recorded(files: dict[str, str], here: Path) 
     assert report.exit_code != 0
 
 
-def test_record_writes_a_file_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+FILE = "contracts/recordings/org--drafter@01234567.json"
+
+
+def test_record_replaces_a_recording_that_differs_only_when_told_to(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     b.write(here / "own", b.dense_config(), b.dense())
     words = ["record", "own", "--as", f"{b.DRAFTER}@{COMMIT}"]
     assert cli.main(words) == 0
-    assert Path("contracts/recordings/org--drafter@01234567.json").exists()
-    assert capsys.readouterr().out == "recorded in contracts/recordings/org--drafter@01234567.json\n"
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(words)
-    assert stopped.value.code == 2
+    assert Path(FILE).exists()
+    assert capsys.readouterr().out == f"recorded in {FILE}\n"
+    assert cli.main(words) == 0
+    assert capsys.readouterr().out == f"{b.DRAFTER}@0123456 stands in {FILE}: nothing differs\n"
+    b.write(here / "own", b.dense_config(max_position_embeddings=8192), b.dense())
+    before = Path(FILE).read_bytes()
+    assert cli.main(words) == 2
+    told = capsys.readouterr()
+    assert "exists, and differs from it; give --force" in told.err
+    assert "\n  context 4096 → 8192\n" in told.out
+    assert "config.json bytes changed" in told.out
+    assert Path(FILE).read_bytes() == before
+    assert cli.main([*words, "--force"]) == 0
+    assert json.loads(Path(FILE).read_text())["config"]["max_position_embeddings"] == 8192
 
 
 def test_revision_that_is_not_the_recorded_one_is_usage(here: Path) -> None:
