@@ -24,6 +24,7 @@ from draftproof.hub import (
     address,
     cached_revision,
     cached_snapshot,
+    hosted,
     open_model,
     open_snapshot,
     read_recording,
@@ -230,7 +231,7 @@ def opened(spec: str, library: Library, revision: str = "") -> Source | Finding:
     repo, at = named
     known, _ = library.model(repo)
     repo, at = known.repo if known else repo, at or revision
-    if repo.count("/") != 1:
+    if not hosted(repo):
         return finding("SRC117", visible(spec), expected="ORG/NAME of a repo on the Hub", observed=visible(repo))
     if library.hub is None or library.hub.mode == "recordings":
         seen, help = "--hub recordings: nothing else is read", "leave --hub recordings away"
@@ -290,7 +291,7 @@ def used(library: Library, root: Path) -> tuple[list[Used], list[str], list[Fres
                 continue
             one = library.model(name)[0]
             repo = one.repo if one else name
-            if not REPO.fullmatch(repo):
+            if not (REPO.fullmatch(repo) and hosted(repo)):
                 continue
             if recorded_at(repo, recordings(library)):
                 models.setdefault((repo, revision), Used(repo, revision)).pairs.append(id)
