@@ -6,7 +6,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,13 +21,46 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return f"{len(val)}-bytes-{zlib.crc32(val):08x}" if isinstance(val, bytes) else None
 
 
+class Timed:
+    """Pass calls on to an HTTP client; note those that have no timeout."""
+
+    def __init__(self, client: Any, without: list[Any]) -> None:
+        self._client = client
+        self._without = without
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._client, name)
+
+        def timed(*args: Any, **more: Any) -> Any:
+            timeout = more.get("timeout")
+            if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not 0 < timeout <= 60:
+                self._without.append((name, *args))
+            return call(*args, **more)
+
+        return timed if callable(call) else call
+
+
 @pytest.fixture
-def online(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+def without_timeout(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Fail a test in which draftproof sends a request without a timeout."""
+    import huggingface_hub.utils as client
+
+    session, rows = client.get_session, list[Any]()
+    monkeypatch.setattr(client, "get_session", lambda: Timed(session(), rows))
+    yield rows
+    assert rows == []
+
+
+@pytest.fixture
+def online(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, without_timeout: list[Any]
+) -> Iterator[Callable[[str], None]]:
     """Let a test speak to an endpoint of its own, with empty caches and no token; returns what names the endpoint."""
     from huggingface_hub import constants
     from huggingface_hub.utils import close_session
 
-    for name in [n for n in os.environ if n.startswith("HF_") or n.upper().endswith("_PROXY")]:
+    mine = ("HF_", "TRANSFORMERS_OFFLINE", "HUGGINGFACE_", "HUGGING_FACE_")
+    for name in [n for n in os.environ if n.startswith(mine) or n.upper().endswith("_PROXY")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
