@@ -204,7 +204,7 @@ class Checkpoint:
     def __init__(self, source: Source, role: str) -> None:
         self.source = source
         self.role = role
-        self.findings: list[Finding] = []
+        self.findings: list[Finding] = list(source.notes)
         self._tables: dict[frozenset[str] | None, Table] = {}
 
     @cached_property

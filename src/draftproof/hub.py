@@ -227,7 +227,7 @@ def _open_best(repo: str, at: str, recordings: tuple[Path, ...], remote: Remote,
     recorded = None if remote.mode == "live" else _open_recorded(repo, at if pinned else "", recordings)
     if pinned and isinstance(recorded, Source) and recorded.provenance == "recorded":
         return recorded
-    if pinned and (folder := cached_snapshot(repo, at)):
+    if pinned and (folder := cached_snapshot(repo, at)) and not _lacking(folder):
         return open_snapshot(folder, repo)
     usable = isinstance(recorded, Source) and (not at or at == "main" or recorded.revision == at)
     opened = remote.open(repo, at, role, PATIENCE if usable else None)
@@ -236,7 +236,9 @@ def _open_best(repo: str, at: str, recordings: tuple[Path, ...], remote: Remote,
     if remote.mode == "offline" or opened.code == "SRC106":
         commit = at if pinned else cached_revision(repo, at or "main")
         if commit and (folder := cached_snapshot(repo, commit)):
-            return open_snapshot(folder, repo)
+            if (lacking := _lacking(folder)) in ("", "weights"):
+                return open_snapshot(folder, repo)
+            opened = replace(opened, observed=f"offline, and the snapshot in the Hub's cache lacks {lacking}")
         if isinstance(recorded, Finding) and recorded.code == "SRC119":
             return recorded
     if usable and isinstance(recorded, Source) and opened.code == "SRC106":
@@ -685,6 +687,33 @@ def cached_snapshot(repo: str, commit: str) -> Path | None:
     """Return the folder of a repo at a commit in the Hub cache of this machine, if it is there."""
     folder = cache_folder() / f"models--{repo.replace('/', '--')}" / "snapshots" / commit
     return folder if os.path.isdir(folder) else None
+
+
+def _lacking(folder: Path) -> str:
+    """Return what a snapshot lacks of a checkpoint, for a client may have taken some files only; "" where none does."""
+    names = os.listdir(folder)
+    weights = [n for n in names if is_model_weights(n)]
+    if "config.json" not in names or not weights:
+        return "weights" if "config.json" in names else "config.json"
+    safe = [n for n in weights if n.endswith(".safetensors")]
+    sets: dict[tuple[str, str], int] = {}
+    for match in (re.fullmatch(_OF, name) for name in safe or weights):
+        if match:
+            sets[match[1], match[2]] = sets.get((match[1], match[2]), 0) + 1
+    gone = [int(of) - there for (_, of), there in sets.items() if there < int(of)]
+    if gone:
+        return f"{max(gone)} shard{'s' if max(gone) > 1 else ''}"
+    if not sets and (index := next((n for n in names if n.endswith(".safetensors.index.json")), "")):
+        raw = read_plain(folder / index, _INDEX_LIMIT)
+        data = strict_json(raw)[0] if isinstance(raw, bytes) else None
+        where = data.get("weight_map") if isinstance(data, dict) else None
+        shards = {n for n in where.values() if isinstance(n, str)} if isinstance(where, dict) else set()
+        return f"shards that {index} names" if shards - set(names) else ""
+    return ""
+
+
+_OF = r"(.+)-\d{1,6}-of-(\d{1,6})\.\w+"
+_INDEX_LIMIT = 256 << 20  # bytes
 
 
 def open_snapshot(folder: Path, repo: str) -> Source | Finding:

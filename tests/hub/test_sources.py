@@ -206,9 +206,16 @@ def test_offline_a_snapshot_without_weights_decides_nothing(
 ) -> None:
     asking.both(loopback, tmp_path)
     hf_hub_download(b.DRAFTER, "config.json", endpoint=loopback.hub)
+    for name in ("config.json", "model.safetensors.index.json", "model-00001-of-00003.safetensors"):
+        hf_hub_download(b.TARGET, name, endpoint=loopback.hub)
     asking.no_socket(monkeypatch)
     report = ask("offline", b.DRAFTER, None)
-    assert report.verdict == "unknown", said(report)
+    assert report.verdict == "unknown"
+    assert said(report)[0] == "SRC120 unknown"
+    other = ask("offline", asking.drafter(tmp_path / "own").as_posix(), b.TARGET)
+    assert other.verdict == "unknown"
+    (found,) = (f for f in other.findings if f.code.startswith("SRC"))
+    assert (found.code, found.observed) == ("SRC106", "offline, and the snapshot in the Hub's cache lacks 2 shards")
 
 
 # --- revisions and addresses
