@@ -68,7 +68,7 @@ class Cache:
         except OSError:
             return None
         head, _, body = raw.partition(b"\n")
-        return body if head == MAGIC + hashlib.sha256(body).hexdigest().encode() else None
+        return body if head == _head(path, body) else None
 
     def put(self, body: bytes, *parts: str) -> None:
         """Keep bytes under a key; does nothing where the disk cannot be written."""
@@ -80,7 +80,7 @@ class Cache:
             number, made = tempfile.mkstemp(dir=path.parent, prefix=".new-")
             try:
                 with os.fdopen(number, "wb") as file:
-                    file.write(MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+                    file.write(_head(path, body) + b"\n" + body)
                 os.replace(made, path)
             except OSError:
                 with contextlib.suppress(OSError):
@@ -92,8 +92,8 @@ class Cache:
         folder.mkdir(mode=0o700, exist_ok=True)
 
     @contextlib.contextmanager
-    def lock(self, *parts: str) -> Iterator[None]:
-        """Hold off other processes that fetch the same; goes on without a lock where there can be none."""
+    def lock(self, *parts: str, wait: float = LOCK_WAIT) -> Iterator[None]:
+        """Hold off others that fetch the same, for `wait` seconds; goes on without a lock where there can be none."""
         path = self._path(parts)
         held = None
         if path is not None:
@@ -101,7 +101,7 @@ class Cache:
 
             with contextlib.suppress(OSError, NotImplementedError):  # its own Timeout is an OSError
                 self._make(path.parent)
-                held = FileLock(f"{path}.lock", timeout=LOCK_WAIT)
+                held = FileLock(f"{path}.lock", timeout=max(0.0, min(wait, LOCK_WAIT)))
                 held.acquire()
         try:
             yield
@@ -137,6 +137,11 @@ class Cache:
                 for entry in os.scandir(shelf):
                     if entry.is_file(follow_symlinks=False) and (locks or not entry.name.endswith(".lock")):
                         yield Path(entry.path), entry.stat(follow_symlinks=False)
+
+
+def _head(path: Path, body: bytes) -> bytes:
+    """Return the first line of an entry: a digest of what it holds, and of whose it is."""
+    return MAGIC + hashlib.sha256(path.name.encode() + b"\n" + body).hexdigest().encode()
 
 
 def _ours(info: os.stat_result) -> bool:

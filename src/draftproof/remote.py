@@ -7,6 +7,7 @@ Nothing is raised: what cannot be read is a finding.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -124,7 +125,10 @@ class Hub:
 
         if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
             return None, "HF_HUB_DISABLE_IMPLICIT_TOKEN is set"
-        token = get_token()
+        try:
+            token = get_token()
+        except (OSError, ValueError) as error:  # a folder, or no text
+            return None, f"the token file cannot be read: {type(error).__name__}"
         if token is None:
             return None, "none was found in HF_TOKEN or in the token file"
         plain = self.endpoint.startswith("http://") and not re.match(r"http://(127\.|localhost|\[::1\])", self.endpoint)
@@ -175,9 +179,10 @@ class Hub:
             commit = answer.first.get("x-repo-commit", "")
             if COMMIT.fullmatch(commit) and (kept := self._kept(repo, commit)):
                 return kept
-        with self.cache.lock("open", self.endpoint, repo, at):
-            if pinned and (kept := self._kept(repo, pinned)):
-                return kept
+        with self.cache.lock("open", self.endpoint, repo, at, wait=until - time.monotonic()):
+            then = pinned.encode() or self.cache.get("branch", self.endpoint, repo, at)
+            if then and (pinned or then != known) and (kept := self._kept(repo, then.decode())):
+                return kept  # another process has just read it
             return self._fresh(repo, at, role, until)
 
     def _fresh(self, repo: str, at: str, role: str, until: float) -> Source:
@@ -222,6 +227,8 @@ class Hub:
             reader.small["config.json"] = answer.body
         if not listing:
             reader.files["model.safetensors"] = single
+            with contextlib.suppress(NetError):  # it is tried again where it is asked for
+                reader._settle("model.safetensors", single, until)
         elif role == "target":
             reader.ahead(reader.likely(source.files, ()) or [n for n in source.files if n == "model.safetensors"])
         return source
@@ -498,21 +505,30 @@ class Reader:
     def _first(self, name: str, file: _File, until: float, size: int) -> None:
         """Fill a file's head, from the cache or the network; then the rest of a safetensors header."""
         with self._slots:
-            kept = self.hub.cache.get(*self._head_key(name))
-            if kept is not None:
-                total, _, body = kept.partition(b"\n")
-                file.size, file.head, file.settled = int(total), body, True
-                self.hub.moved.add(cached=1)
+            if self._head_kept(name, file):
                 return
             self._online(name)
-            answer = self.hub._start(self.repo, self.commit, name, file, until, size)
-            if answer is None and file.size != 0:
-                raise NetError("changed", f"{name} is listed, and not there")
-            if answer is not None:
-                self._same_commit(answer)
-                if not answer.ranged:
-                    self._noted(name)
-            self._settle(name, file, until)
+            with self.hub.cache.lock(*self._head_key(name), wait=until - time.monotonic()):
+                if self._head_kept(name, file):  # another process has just read it
+                    return
+                answer = self.hub._start(self.repo, self.commit, name, file, until, size)
+                if answer is None and file.size != 0:
+                    raise NetError("changed", f"{name} is listed, and not there")
+                if answer is not None:
+                    self._same_commit(answer)
+                    if not answer.ranged:
+                        self._noted(name)
+                self._settle(name, file, until)
+
+    def _head_kept(self, name: str, file: _File) -> bool:
+        """Fill a file's head from the cache; tells whether it was there."""
+        kept = self.hub.cache.get(*self._head_key(name))
+        if kept is None:
+            return False
+        total, _, body = kept.partition(b"\n")
+        file.size, file.head, file.settled = int(total), body, True
+        self.hub.moved.add(cached=1)
+        return True
 
     def _settle(self, name: str, file: _File, until: float) -> None:
         """Read a safetensors header to its end, and keep it."""

@@ -48,8 +48,9 @@ def library(own: Path | None = None, mode: str = "auto", **more: Any) -> Library
 
 
 def ask(mode: str = "live", drafter: str = b.DRAFTER, target: str | None = b.TARGET, own: Path | None = None) -> Report:
-    """Check two models as the command line does, in a run of its own."""
-    return api.check_models(drafter, target, library(own, mode))
+    """Check two models with all that can be declared of them, in a run of its own."""
+    case, _ = api.examine_models(drafter, target, library(own, mode), facts=b.FACTS)
+    return api.report(case, "a question")
 
 
 def opened(spec: str, own: Path | None = None, mode: str = "auto", role: str = "drafter") -> Source | Finding:
