@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import re
 import shlex
 import sys
@@ -30,6 +31,7 @@ from draftproof.render import as_json, rule_text
 from draftproof.rules import BANDS, RULES
 from draftproof.testing import corpus
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # the docs are the same everywhere
 DOCS = Path(__file__).resolve().parent
 MADE = ("rules", "schema")  # folders that hold nothing else
 ALONE = ("models.md", "corpus.md")  # files that are made, beside them

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -150,7 +150,7 @@ class Hub:
         """Open a repo at a revision, main by default; role target reads as one expects of many shards."""
         at = revision or "main"
         if self._silent is not None and not self.offline:
-            return self._silent
+            return replace(self._silent, subject=visible(repo))
         key = (repo, at, role == "target")
         try:
             if key not in self._opened:

@@ -141,7 +141,9 @@ def test_hub_that_was_silent_once_is_not_waited_for_again(
     one = asking.hub("auto")
     start = time.monotonic()
     for repo in (b.DRAFTER, b.TARGET, "org/third"):
-        assert source(sources.open_model(repo, (own / "recordings",), None, one, "drafter")).kind == "recording"
+        found = source(sources.open_model(repo, (own / "recordings",), None, one, "drafter"))
+        assert found.kind == "recording"
+        assert [note.subject for note in found.notes] == [repo]
     assert time.monotonic() - start < 1.0
 
 
