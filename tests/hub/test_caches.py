@@ -176,7 +176,7 @@ def test_disk_that_cannot_be_written_costs_the_cache_alone(
         reports = [ask(), ask()]
     assert [r.verdict for r in reports] == ["pass", "pass"]
     assert [s.provenance for s in reports[0].sides] == ["read", "read"]
-    assert reports[0].requests == reports[1].requests > 2
+    assert min(r.requests for r in reports) > 4
     assert kept(tmp_path) == []
 
 
