@@ -647,7 +647,7 @@ def norm_eps(c: Couple) -> Iterator[Finding]:
     yield from both(c, "PAIR413", "rms_norm_eps", own, theirs)
     if isinstance(own, Absent) and c.drafter.keys("eps"):
         yield finding("CFG314", f"config.json: {c.drafter.keys('eps')[0]}", expected="a value", where=own.where,
-                      observed="not there: engines take the default of the model_type, 1e-06 for llama")  # fmt: skip
+                      observed="not there: engines take the default of the model_type")  # fmt: skip
     if isinstance(own, Known) and isinstance(theirs, Known):
         if own.value == theirs.value:
             yield holds("PAIR413", own.key, f"{own.value}")
@@ -728,6 +728,10 @@ def meanings(c: Couple) -> Iterator[Finding]:
                           observed="not declared", **parts)  # fmt: skip
         elif ours is None:
             continue  # whether it matters depends on the engine
+        elif told := next((t for t in (_told(c, meaning),) if t is not None and t.value != ours.value), None):
+            yield finding("PAIR423", name, "what is declared is not what the tensors tell",
+                          expected=f"{told.value} ({visible(told.source)})",
+                          observed=f"{visible(ours.value)} ({visible(ours.source)})", **parts)  # fmt: skip
         elif meaning.is_ and ours.value != meaning.is_:
             yield finding("PAIR423", name, expected=f"{meaning.is_} (contract {c.family.id})",
                           observed=f"{visible(ours.value)} ({visible(ours.source)})", **parts)  # fmt: skip
@@ -742,10 +746,15 @@ def _meant(c: Couple, meaning: Meaning) -> Fact | None:
     """Return what a name or key means in this checkpoint: as declared, as its tensors tell, or as in all of them."""
     if fact := c.facts.get(f"meanings.{meaning.name}"):
         return fact
-    told = [tensor for tensor in meaning.tells if c.drafter.table.read and c.drafter.tensor(tensor) is not None]
-    if len(told) == 1:
-        return Fact(meaning.tells[told[0]], f"tensor {told[0]}")
+    if told := _told(c, meaning):
+        return told
     return Fact(meaning.is_, f"contract {c.family.id}") if meaning.is_ and not meaning.or_ else None
+
+
+def _told(c: Couple, meaning: Meaning) -> Fact | None:
+    """Return what the tensors tell of a meaning: of those that tell, one alone is there."""
+    there = [tensor for tensor in meaning.tells if c.drafter.table.read and c.drafter.tensor(tensor) is not None]
+    return Fact(meaning.tells[there[0]], f"tensor {there[0]}") if len(there) == 1 else None
 
 
 def same_model(library: Library, a: str, b: str) -> bool:

@@ -942,3 +942,38 @@ def test_block_drafter_without_a_head_takes_the_targets_whatever_its_config_stat
     config = dflash_config(draft_vocab_size=dflash_config()["vocab_size"])
     report = block_pair(config, dflash(), b.target_config(), b.target())
     assert not [f for f in report.findings if f.code == "PAIR418"], b.text(report)
+
+
+def test_meaning_that_is_declared_against_the_tensors_fails() -> None:
+    table = b.dense(layers=2, later=("input_layernorm",))
+    for value, level in (("input_layernorm", "pass"), ("hidden_norm", "error")):
+        facts = b.FACTS | {"meanings.later_norm": b.Fact(value, "card")}
+        report = b.pair(b.dense_config(num_hidden_layers=2), table, b.target_config(), b.target(), facts=facts)
+        (said,) = [f for f in report.findings if f.subject == "later_norm"]
+        assert said.level == level
+    assert said.expected == "input_layernorm (tensor layers.1.input_layernorm.weight)"
+
+
+def test_heads_that_draft_in_parallel_are_asked_for_by_the_config() -> None:
+    shapes = {"weight": (b.HIDDEN, b.HIDDEN), "bias": (b.HIDDEN,)}
+    heads: b.Table = {
+        f"parallel_draft_heads.{i}.medusa_layers.0.linear.{part}": ("BF16", shape)
+        for i in range(2)
+        for part, shape in shapes.items()
+    }
+    heads["parallel_draft_heads.lm_head.weight"] = ("BF16", (b.DRAFT, b.HIDDEN))
+    sides = (b.target_config(), b.target())
+    good = b.pair(b.dense_config(parallel_draft_step=3), b.dense() | heads, *sides)
+    assert b.codes(good) == set(), b.text(good)
+    short = {name: row for name, row in heads.items() if ".1." not in name}
+    report = b.pair(b.dense_config(parallel_draft_step=3), b.dense() | short, *sides)
+    assert b.codes(report) == {"TEN401"}
+    assert "parallel_draft_heads.1.medusa_layers.0.linear.weight" in b.text(report)
+    assert b.codes(b.pair(b.dense_config(), b.dense() | heads, *sides)) == {"TEN402", "TEN405"}
+
+
+def test_numbered_midlayers_are_a_dialect_of_their_own() -> None:
+    table = {name.replace("layers.", "midlayer."): row for name, row in b.dense(style="bare", layers=2).items()}
+    report = b.pair(b.dense_config(num_hidden_layers=2), table, b.target_config(), b.target())
+    assert b.codes(report) == set(), b.text(report)
+    assert report.sides[0].dialect == "midlayer-numbered"

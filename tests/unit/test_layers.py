@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -69,3 +70,18 @@ def test_command_does_not_import(code: str, unwanted: set[str]) -> None:
     loaded = set(out.partition("LOADED")[2].split())
     assert "draftproof.pair" in loaded
     assert not unwanted & loaded
+
+
+def test_no_family_trainer_or_scheme_is_named_in_code() -> None:
+    """A family, target, trainer or scheme costs data only: its name stands in contracts/, in no text of the code."""
+    kinds = ("families", "targets", "trainers", "schemes")
+    ids = {path.stem for kind in kinds for path in (ROOT / "contracts" / kind).glob("*.toml")}
+    plain = {"decoder", "multimodal", "speculators"}  # words of their own
+    word = re.compile(rf"\b({'|'.join(sorted(map(re.escape, ids - plain), key=len, reverse=True))})\b", re.I)
+    for name in MODULES.keys() - {"cli", "rules", "corpus"}:  # examples, and what codes are about
+        tree = MODULES[name]
+        owners = [n for n in ast.walk(tree) if isinstance(n, (ast.Module, ast.ClassDef, ast.FunctionDef))]
+        docs = {id(node.body[0].value) for node in owners if node.body and isinstance(node.body[0], ast.Expr)}
+        texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+                 and id(n) not in docs]  # fmt: skip
+        assert not {found[0] for text in texts if (found := word.search(text))}, name
