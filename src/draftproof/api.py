@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.checkpoint import Checkpoint, parse_config
-from draftproof.conform import View, conform, expectations, layout
+from draftproof.conform import View, conform, expectations, last_layers, layout
 from draftproof.contracts import Acceptance, Contract, Dialect, Fact, Pair, Shared
 from draftproof.dims import Expr
 from draftproof.findings import Finding, Report, Section, Side, finding, nearest, unknown, visible
@@ -692,7 +692,8 @@ def record_source(
         "unknown": [], "respelled": [], "config": dict(checkpoint.config.data),
         "tensors": {
             "complete": len(keep & set(table.tensors)) == len(table.tensors), "count": len(table.tensors),
-            "parameters": sum(_numel(t.shape) for t in table.tensors.values()),
+            "parameters": _parameters(checkpoint, contract or target, library),
+            **({"absent": sorted(keep - table.tensors.keys())} if target else {}),
             "names_sha256": hashlib.sha256(names).hexdigest(),
             "named": {n: [t.dtype, list(t.shape)] for n, t in sorted(table.tensors.items()) if n in keep},
         },
@@ -701,17 +702,42 @@ def record_source(
     return {"file": recording_name(repo, revision), "recording": data}, _only("conforms", subject)
 
 
+def _parameters(checkpoint: Checkpoint, contract: Contract | None, library: Library) -> int | None:
+    """Count the parameters of a whole table, quantised weights as what they stand for; None where that is not known.
+
+    Maps of ids are none; nor are scales.
+    """
+    from draftproof.quantised import declared, logical  # noqa: PLC0415 (only record needs it)
+
+    table, tensors, out = checkpoint.table(), checkpoint.table().tensors, None
+    if contract is not None:
+        seen = View(checkpoint, contract, lookup=checkpoint.config.under(contract.nested)).stated("quantisation")
+        out = declared(library, checkpoint, seen)
+    if out is not None:
+        made = logical(out, table, lambda name: "", checkpoint.source.label) if out.scheme else None
+        if made is None or made.unknown or any(f.level in ("error", "unknown") for f in made.findings):
+            return None
+        tensors = made.tensors
+    counted = [t for t in tensors.values() if t.dtype not in _NO_PARAMETERS]
+    packed = any(len(t.shape) > 1 for t in tensors.values() if t.dtype in _NO_PARAMETERS)
+    return None if packed else sum(_numel(t.shape) for t in counted)
+
+
+_NO_PARAMETERS = ("I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL")
+
+
 def named_of_target(source: Source, checkpoint: Checkpoint, target: Contract, library: Library) -> set[str]:
     """Return the names that contracts speak of in a target's checkpoint: its own, and a drafter's that stands inside.
 
     Of a weight that is declared quantised, the parts that may stand for it are among them.
     """
-    keep = {d.encode(n) for d in target.dialects for n in target.tensors}
-    keep |= beside(library, checkpoint, target, keep)
+    keep: set[str] = set()
     inner, _ = recognise(library, checkpoint, "family", in_target=True)
-    if inner is not None:
-        view = conform(inner, Checkpoint(source, "drafter"), library=library)
-        names = [want.name for want in expectations(inner, view.dims)]
-        inside = {d.encode(name) for d in inner.dialects for name in names}
-        keep |= inside | beside(library, view.checkpoint, inner, inside)
+    for contract, role in ((target, "target"), (inner, "drafter")):
+        if contract is not None:
+            view = conform(contract, Checkpoint(source, role), library=library)
+            names = [*(want.name for want in expectations(contract, view.dims)), *last_layers(view).values()]
+            dialects = [view.dialect] if view.dialect else contract.dialects
+            named = {dialect.encode(name) for dialect in dialects for name in names}
+            keep |= named | beside(library, view.checkpoint, contract, named)
     return keep

@@ -159,11 +159,16 @@ class Table:
     parameters: int | None = None
     listed: frozenset[str] = frozenset()
     sampled: bool = False  # from the likely shards alone: what is not there was not looked for
+    absent: frozenset[str] | None = None  # of a table that is kept in part: looked for in the whole, and not there
 
     @property
     def read(self) -> bool:
         """Tell whether the table came from a checkpoint's own bytes."""
         return not self.basis
+
+    def decides(self, names: Iterable[str]) -> bool:
+        """Tell whether names that are not here are known to be missing."""
+        return self.complete or (self.absent is not None and self.absent | self.tensors.keys() >= set(names))
 
 
 _DTYPES = {
@@ -285,6 +290,7 @@ class Checkpoint:
             bool(data.get("complete")),
             data.get("count"),
             data.get("parameters"),
+            absent=frozenset(data["absent"]) if source.provenance == "recorded" and "absent" in data else None,
         )
 
     def _read(

@@ -10,7 +10,7 @@ import ast
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -190,7 +190,7 @@ def _table(view: View) -> Table:
     contract, checkpoint = _contract(view), view.checkpoint
     dims = Bindings(contract.dims, view.dims.sides)
     wanted, enough = _wanted(contract, dims), _enough(contract, dims) if contract.open else None
-    named = [d.encode(name) for name in _last_layers(view).values() for d in contract.dialects]
+    named = [d.encode(name) for name in last_layers(view).values() for d in contract.dialects]
     if view.declared is None or view.declared.scheme is None:
         return checkpoint.table(wanted, named, enough)
     from draftproof.quantised import companions, logical  # noqa: PLC0415 (rare)
@@ -939,9 +939,12 @@ def check_tensors(view: View) -> None:
             )  # fmt: skip
         return
     layers = check_layers(view)
-    if contract.in_target and not view.names and (view.table.complete or _looked_for_all(view)):
-        view.findings += not_inside(view)
-        return
+    if contract.in_target and not view.names:
+        encode = view.dialect.encode if view.dialect else str
+        wanted = [encode(w.name) for w in expectations(contract, view.dims) if w.presence == "required"]
+        if _looked_for(view, wanted):
+            view.findings += not_inside(view)
+            return
     view.findings += check_last_layer(view)
     found: list[Finding] = []
     spoken: set[str] = set()
@@ -1006,7 +1009,7 @@ def _how_to_record(source: Source) -> str:
     return f"record the real one: draftproof record PATH --as {source.name}@COMMIT"
 
 
-def _last_layers(view: View) -> dict[int, str]:
+def last_layers(view: View) -> dict[int, str]:
     """Return the names that tell how many layers an open table has: of its first two, its last, and of one more."""
     contract = _contract(view)
     layers = Bindings(contract.dims, view.dims.sides)(contract.sizes.get("layers", ""))
@@ -1022,8 +1025,8 @@ def _last_layers(view: View) -> dict[int, str]:
 def check_last_layer(view: View) -> Iterator[Finding]:
     """Hold the layers that a target's config counts to the names in its index or header; no shard is read for it."""
     contract, table = _contract(view), view.table
-    names = {n: view.dialect.encode(name) for n, name in _last_layers(view).items()} if view.dialect else {}
-    if not names or not (table.complete or _looked_for_all(view)) or not view.names:
+    names = {n: view.dialect.encode(name) for n, name in last_layers(view).items()} if view.dialect else {}
+    if not names or not _looked_for(view, names.values()) or not view.names:
         return
     there, last = table.listed | table.tensors.keys(), sorted(names)[-2]
     own, other = names[last], names[max(names)]
@@ -1081,7 +1084,7 @@ def check_tensor(view: View, want: Expected, dims: Lookup, *, misfit: bool = Fal
     parts: dict[str, Any] = {"contract": rule.line, "where": _where(view, disk)}
     shown = visible(disk)
     if tensor is None:
-        if want.presence == "required" and not (view.table.complete or _looked_for_all(view)):
+        if want.presence == "required" and not _looked_for(view, [disk]):
             yield unknown(
                 rule.missing, shown, expected="the tensor", observed="not listed, and the list is not complete", **parts
             )
@@ -1114,6 +1117,11 @@ def check_tensor(view: View, want: Expected, dims: Lookup, *, misfit: bool = Fal
     yield from _check_shape(view, want, tensor, dims, shown, rule.misfit if misfit else "TEN403", parts)
     if tensor.dtype not in rule.dtype and not misfit and not (tensor.dtype == "quantised" and "BF16" in rule.dtype):
         yield finding("TEN404", shown, expected=" or ".join(rule.dtype), observed=tensor.dtype, **parts)
+
+
+def _looked_for(view: View, names: Iterable[str]) -> bool:
+    """Tell whether names on disk that a table does not hold are known to be missing."""
+    return view.table.decides(names) or _looked_for_all(view)
 
 
 def _looked_for_all(view: View) -> bool:

@@ -599,11 +599,13 @@ def _gone(
     word: str, rows: Mapping[str, str], others: Mapping[str, str], view: View, other: View
 ) -> Iterator[Difference]:
     gone = [name for name in rows if name not in others]
-    if gone and not _whole(other.table, other):
+    encode = other.dialect.encode if other.dialect else str
+    open_ = [] if _whole(other.table, other) else [name for name in gone if not other.table.decides([encode(name)])]
+    if open_:
         label = "new" if word == "removed" else "old"
-        text = f"tensors that {label} does not list, and its list is not whole: {listed(rows[n] for n in gone)}"
+        text = f"tensors that {label} does not list, and its list is not whole: {listed(rows[n] for n in open_)}"
         yield _line("tensors", "tensors", ("", ""), text, "unknown")
-        return
+        gone = [name for name in gone if name not in open_]
     for name in gone[:MOST]:
         tensor = view.table.tensors[rows[name]]
         shown = f"{tensor.dtype} {list(tensor.shape)}"

@@ -666,6 +666,9 @@ def _bad_tensors(tensors: Any) -> tuple[str, str] | None:
     for key in ("count", "parameters"):
         if tensors.get(key) is not None and (type(tensors[key]) is not int or tensors[key] < 0):
             return f"tensors.{key}: a count or null", f"{tensors[key]!r}"
+    absent = tensors.get("absent", [])
+    if not isinstance(absent, list) or not all(isinstance(name, str) for name in absent):
+        return "tensors.absent: a list of names", f"{absent!r}"
     named = tensors.get("named")
     if not isinstance(named, dict):
         return "tensors.named: an object", f"{named!r}"

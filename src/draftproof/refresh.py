@@ -73,7 +73,7 @@ class Fresh:
         out["file"] = shown(self.path) if self.state != "failed" else None
         out |= {"removed": shown(self.removed) if self.removed else None, "files": self.files}
         out["review"] = self.review.to_dict() if self.review else None
-        return out | {"report": self.report.to_dict()}
+        return out | {"report": self.report.to_dict() if self.state == "failed" else None}
 
 
 def exit_code(codes: Iterable[int]) -> int:
@@ -121,7 +121,8 @@ def refresh(
         why, most = "what was read makes no recording that can be used", f"at most {CONFIG_LIMIT} bytes, well formed"
         return _failed(spec, unknown("SRC115", visible(spec), why, expected=most, observed=seen))
     tensors = new["tensors"]
-    counts = f"{tensors['count']:,} tensors, {tensors['parameters']:,} parameters"
+    counts = f"{tensors['count']:,} tensors"
+    counts += f", {tensors['parameters']:,} parameters" if tensors["parameters"] is not None else ""
     out = Fresh(spec, "written", report, new["repo"], new["revision"], path, counts, new=source, local=local)
     before = _standing(path, out, folder, library)
     if output is None and os.path.lexists(path):

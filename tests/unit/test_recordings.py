@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import builder as b
+import known_good as known
 from draftproof import api, cli
 from draftproof.checkpoint import Checkpoint
 from draftproof.conform import conform, layout
@@ -277,7 +278,11 @@ def test_recording_of_a_folder_says_what_the_folder_says(flaw: str, shards: int,
 def test_recording_keeps_hashes_and_of_a_target_only_what_is_named(here: Path) -> None:
     b.write(here / "base", b.target_config(), b.target())
     data = json.loads(record("./base", b.TARGET).read_text())
-    assert set(data["tensors"]["named"]) == {"model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"}
+    assert set(data["tensors"]["named"]) == {
+        "model.embed_tokens.weight", "lm_head.weight", "model.norm.weight", "model.layers.0.input_layernorm.weight",
+    }  # fmt: skip
+    layers = {f"model.layers.{n}.input_layernorm.weight" for n in (1, b.LAYERS - 1, b.LAYERS)}
+    assert set(data["tensors"]["absent"]) == layers  # they tell how many layers there are
     assert (data["tensors"]["count"], data["tensors"]["complete"]) == (5, False)
     assert len(data["tensors"]["names_sha256"]) == 64
     assert len(data["files"]["config.json"]["sha256"]) == 64
@@ -345,3 +350,112 @@ def test_revision_that_is_not_the_recorded_one_is_usage(here: Path) -> None:
     report = b.check(f"{b.DRAFTER}@{'f' * 40}", library=Library(Path("contracts")))
     assert b.codes(report) == {"SRC119"}
     assert report.exit_code == 2
+
+
+# --- a drafter inside its target ----------------------------------------------------------------------------------
+
+INSIDE = [one for one in known.CASES if one.inside]
+
+
+@pytest.mark.parametrize("one", INSIDE, ids=lambda one: one.id)
+def test_recording_of_a_target_keeps_the_drafter_that_stands_inside_it(one: known.Good, here: Path) -> None:
+    own = {name for name in one.drafter_tensors if name not in b.target()}
+    lost = sorted(own, key=lambda n: (not n.endswith("norm.weight"), n))[:1]
+    bent = sorted(own)[:1]
+    changes: dict[str, dict[str, Any]] = {"whole": {}, "lost": dict.fromkeys(lost)}
+    changes["bent"] = {n: (one.drafter_tensors[n][0], (3, *one.drafter_tensors[n][1])) for n in bent}
+    for case, change in changes.items():
+        table = b.changed(one.drafter_tensors, change)
+        b.write(here / case, one.drafter_config, table, shards=2)
+        record(f"./{case}", f"org/{case}")
+        data = json.loads((here / f"contracts/recordings/org--{case}@01234567.json").read_text())
+        assert own & set(table) <= set(data["tensors"]["named"])
+        assert "model.layers.0.mlp.gate_proj.weight" not in data["tensors"]["named"]
+        library = Library(Path("contracts"))
+        said = [
+            b.codes(api.check_models(model, None, library, one.family))
+            for model in (f"org/{case}@{COMMIT}", f"./{case}")
+        ]
+        assert said[0] == said[1]
+        assert any(code.startswith("TEN") for code in said[0]) is (case != "whole")
+
+
+# --- counts -------------------------------------------------------------------------------------------------------
+
+
+def test_parameters_are_those_of_the_weights_and_not_of_maps(here: Path) -> None:
+    b.write(here / "own", b.dense_config(), b.dense())
+    data = json.loads(record("./own", b.DRAFTER).read_text())
+    floats = [math.prod(shape) for dtype, shape in b.dense().values() if dtype == "BF16"]
+    assert data["tensors"]["parameters"] == sum(floats)
+
+
+def test_parameters_of_packed_weights_are_what_they_stand_for(here: Path) -> None:
+    quant = {
+        "quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": [],
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": {
+            "num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True, "dynamic": False,
+        }}},
+    }  # fmt: skip
+    table = b.changed(b.target(), {"lm_head.weight": None}) | {
+        "lm_head.weight_packed": ("I32", (b.VOCAB, b.HIDDEN // 8)),
+        "lm_head.weight_scale": ("BF16", (b.VOCAB, b.HIDDEN // 32)),
+        "lm_head.weight_shape": ("I64", (2,)),
+    }
+    b.write(here / "packed", b.target_config(quantization_config=quant), table)
+    data = json.loads(record("./packed", b.TARGET).read_text())
+    assert data["tensors"]["parameters"] == sum(math.prod(shape) for _, shape in b.target().values())
+    b.write(here / "unsaid", b.target_config(), table)
+    data = json.loads(record("./unsaid", "org/unsaid").read_text())
+    assert data["tensors"]["parameters"] is None
+
+
+# --- what was looked for and is not there -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", ["lm_head.weight", "model.embed_tokens.weight", "model.norm.weight"])
+def test_recording_of_a_target_tells_what_it_lacks(lost: str, here: Path) -> None:
+    b.write(here / "base", b.target_config(), b.changed(b.target(), {lost: None}))
+    record("./base", b.TARGET)
+    library = Library(Path("contracts"))
+    plain = b.given(b.dense_config(), b.dense(), b.DRAFTER)
+    models = (f"{b.TARGET}@{COMMIT}", "./base")
+    said = [b.codes(b.check(plain, base, library=library)) - {"PAIR417 unknown"} for base in models]
+    assert said[0] == said[1]
+    assert "TEN401" in said[0]
+
+
+@pytest.mark.parametrize("layers", [b.LAYERS - 2, b.LAYERS, b.LAYERS + 1])
+def test_recording_of_a_target_tells_how_many_layers_it_has(layers: int, here: Path) -> None:
+    norms = {f"model.layers.{n}.input_layernorm.weight": ("BF16", (b.HIDDEN,)) for n in range(layers)}
+    b.write(here / "base", b.target_config(), b.target() | norms, shards=3)
+    record("./base", b.TARGET)
+    library = Library(Path("contracts"))
+    plain = b.given(b.dense_config(), b.dense(), b.DRAFTER)
+    models = (f"{b.TARGET}@{COMMIT}", "./base")
+    said = [b.codes(b.check(plain, base, library=library)) - {"PAIR417 unknown"} for base in models]
+    assert said[0] == said[1]
+    assert ("CFG308" in {code[:6] for code in said[0]}) is (layers != b.LAYERS)
+
+
+def test_recording_made_before_a_contract_named_more_leaves_that_unknown(here: Path) -> None:
+    b.write(here / "base", b.target_config(), b.changed(b.target(), {"lm_head.weight": None}))
+    path = record("./base", b.TARGET)
+    data = json.loads(path.read_text())
+    data["tensors"]["absent"].remove("lm_head.weight")
+    path.write_text(json.dumps(data))
+    plain = b.given(b.dense_config(), b.dense(), b.DRAFTER)
+    report = b.check(plain, f"{b.TARGET}@{COMMIT}", library=Library(Path("contracts")))
+    assert "TEN401 unknown" in b.codes(report)
+
+
+@pytest.mark.parametrize("absent", [{}, [1], "lm_head.weight"])
+def test_absent_names_that_are_none_are_refused(absent: Any, here: Path) -> None:
+    b.write(here / "base", b.target_config(), b.target())
+    path = record("./base", b.TARGET)
+    data = json.loads(path.read_text())
+    data["tensors"]["absent"] = absent
+    path.write_text(json.dumps(data))
+    found = read_recording(path)
+    assert not isinstance(found, Source)
+    assert "tensors.absent" in found.expected
