@@ -604,7 +604,7 @@ class _Translation:
         because = f"required because {when}" if when else ""
         note = "; ".join(part for part in (because, note) if part)
         expected = f"{' or '.join(rule.dtype)} {shape}".strip()
-        if self.all_names or self.table.decides([name]):
+        if self.all_names or name in (self.table.absent or ()):
             self._say("TEN414", name, expected, "not in the checkpoint", note)
         else:
             self._say("TEN414", name, expected, "not listed, and the list is not complete", note, make=unknown)
