@@ -57,7 +57,6 @@ def online(
 ) -> Iterator[Callable[[str], None]]:
     """Let a test speak to an endpoint of its own, with empty caches and no token; returns what names the endpoint."""
     from huggingface_hub import constants
-    from huggingface_hub.utils import close_session
 
     mine = ("HF_", "TRANSFORMERS_OFFLINE", "HUGGINGFACE_", "HUGGING_FACE_")
     for name in [n for n in os.environ if n.startswith(mine) or n.upper().endswith("_PROXY")]:
@@ -68,9 +67,7 @@ def online(
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "home" / "token"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
-    close_session()
     yield lambda endpoint: monkeypatch.setenv("HF_ENDPOINT", endpoint)
-    close_session()
 
 
 @pytest.fixture
