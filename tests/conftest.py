@@ -52,9 +52,7 @@ def without_timeout(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 
 @pytest.fixture
-def online(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, without_timeout: list[Any]
-) -> Iterator[Callable[[str], None]]:
+def online(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, without_timeout: list[Any]) -> Callable[[str], None]:
     """Let a test speak to an endpoint of its own, with empty caches and no token; returns what names the endpoint."""
     from huggingface_hub import constants
 
@@ -67,7 +65,7 @@ def online(
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "home" / "token"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
-    yield lambda endpoint: monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    return lambda endpoint: monkeypatch.setenv("HF_ENDPOINT", endpoint)
 
 
 @pytest.fixture

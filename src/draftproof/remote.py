@@ -17,13 +17,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from draftproof.cache import Cache, default_folder
 from draftproof.findings import Finding, finding, unknown, visible
 from draftproof.hub import COMMIT, Source, Taken
 from draftproof.strict import CONFIG_LIMIT, strict_json
-from draftproof.transport import TRIES, Answer, Limits, Moved, NetError, Pending, Transport
+from draftproof.transport import TRIES, Answer, Limits, Moved, NetError, Pending, Transport, is_local
 
 FIRST = 14_000  # bytes of a first read: what arrives with TCP's first flight
 AT_ONCE = 16  # reads in flight
@@ -107,6 +107,8 @@ class Hub:
             agent = f"draftproof/{__version__}; hf_hub/{version}"
             if origin := os.environ.get("HF_HUB_USER_AGENT_ORIGIN"):
                 agent += f"; origin/{visible(origin, 100)}"
+            if not _is_address(self.endpoint):
+                raise NetError("unreachable", f"{self.endpoint!a} is no address of a Hub: see HF_ENDPOINT")
             self._made = Transport(self.endpoint, self._session or get_session, self.token[0], agent, self.limits)
             self._made.moved = self.moved
             if sys.stderr is not None and sys.stderr.isatty():
@@ -131,8 +133,7 @@ class Hub:
             return None, f"the token file cannot be read: {type(error).__name__}"
         if token is None:
             return None, "none was found in HF_TOKEN or in the token file"
-        plain = self.endpoint.startswith("http://") and not re.match(r"http://(127\.|localhost|\[::1\])", self.endpoint)
-        if plain:
+        if self.endpoint.startswith("http://") and not is_local(self.endpoint):
             return None, "the endpoint is plain http"
         named = next((k for k in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN") if os.environ.get(k)), "the token file")
         return token, f"from {named}"
@@ -653,6 +654,14 @@ def _rebuilt(header: Any, size: int) -> bytes:
         return b""
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text if 8 + len(text) + data == size else b""
+
+
+def _is_address(endpoint: str) -> bool:
+    try:
+        parts = urlsplit(endpoint)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and " " not in endpoint
+    except ValueError:
+        return False
 
 
 def _asked(wanted: Collection[str] | None) -> str:

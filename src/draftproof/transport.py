@@ -190,8 +190,11 @@ class Transport:
 
     def _next(self, url: str, location: str) -> str:
         """Return where a redirect leads; refuses another scheme, a downgrade, and a way into a private network."""
-        target = urljoin(url, location)
-        parts = urlsplit(target)
+        try:
+            target = urljoin(url, location)
+            parts = urlsplit(target)
+        except ValueError:
+            raise NetError("refused", "a redirect to what is no address") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise NetError("refused", "a redirect to another scheme than http or https")
         if urlsplit(url).scheme == "https" and parts.scheme == "http":
@@ -333,6 +336,15 @@ def _origin(url: str) -> tuple[str, str, int]:
     except ValueError:
         port = None
     return parts.scheme, (parts.hostname or "").lower(), port or (443 if parts.scheme == "https" else 80)
+
+
+def is_local(url: str) -> bool:
+    """Tell whether an address is, by its own words, one of this machine."""
+    host = (urlsplit(url).hostname or "").lower().rstrip(".")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _is_private(url: str) -> bool:

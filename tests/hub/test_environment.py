@@ -1,4 +1,4 @@
-"""What the environment says is heeded as the Hub's own client heeds it; a token goes to its own origin, and no further."""
+"""What the environment says is heeded as the Hub's own client heeds it; a token goes to its own origin alone."""
 
 from __future__ import annotations
 
@@ -217,7 +217,9 @@ def test_endpoint_that_is_not_an_address_is_told(online: Callable[[str], None]) 
         online(endpoint)
         report = ask("live", b.DRAFTER, None)
         assert report.verdict == "unknown", endpoint
-        assert only(report).level == "unknown"
+        found = only(report)
+        assert (found.code, found.level) == ("SRC107", "unknown")
+        assert "HF_ENDPOINT" in found.observed
 
 
 def test_user_agent_says_who_asks(loopback: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,12 +289,11 @@ def test_command_line_sends_no_token_where_the_environment_forbids(loopback: Ser
 def test_declared_target_of_a_drafter_on_the_hub_is_read_there(
     loopback: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A drafter whose config names its verifier, as some trainers write it."""
     _, base = asking.both(loopback, tmp_path)
     own = tmp_path / "contracts" / "models" / "org--drafter.toml"
     own.parent.mkdir(parents=True)
     own.write_text(
-        f'schema = 1\nkind = "model"\nrepo = "{b.DRAFTER}"\n[facts]\n'
+        f'schema = 1\nkind = "model"\nid = "org--drafter"\nrepo = "{b.DRAFTER}"\n'
         f'trained_on = {{ value = "{b.TARGET}", source = "its card" }}\n'
     )
     cli.main(["check", "--drafter", b.DRAFTER, "--contracts", str(tmp_path / "contracts")])
