@@ -184,7 +184,15 @@ class Hub:
             then = pinned.encode() or self.cache.get("branch", self.endpoint, repo, at)
             if then and (pinned or then != known) and (kept := self._kept(repo, then.decode())):
                 return kept  # another process has just read it
-            return self._fresh(repo, at, role, until)
+            made = self._fresh(repo, at, role, until)
+            if known and not pinned and made.revision != (was := known.decode("ascii", "replace")):
+                parts: dict[str, Any] = {
+                    "where": self.endpoint,
+                    "help": f"pin the commit that is meant: {repo}@{made.revision}",
+                }
+                subject, old = f"{visible(repo)}@{visible(at)}", f"{was}, as last read here"
+                made.notes.append(finding("SRC128", subject, expected=old, observed=str(made.revision), **parts))
+            return made
 
     def _fresh(self, repo: str, at: str, role: str, until: float) -> Source:
         """Read a repo that is not kept: config beside the first bytes of a single file, or beside the file list."""

@@ -171,6 +171,10 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("SRC127", "model-is-below", "usage", "error", "the model stands in a folder below this one",
      "Which of several checkpoints is meant is not guessed.",
      "Give the folder that holds config.json and the weights; the finding proposes some."),
+    ("SRC128", "branch-moved", "source", "info", "the branch moved since it was last read",
+     "The same name now gives other files: what was said of it then may not hold now, and other machines may have "
+     "either.",
+     "Pin the commit that is meant."),
 
     # --- STF: the safetensors header ---------------------------------------------------------------------------
     ("STF201", "header-too-small", "container", "error", "file is shorter than the 8-byte header length",
