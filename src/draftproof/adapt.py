@@ -883,7 +883,7 @@ def _says(case: Case, d: Draft) -> Iterator[str]:
     yield from _near(case)
     if unread := [v for v in (drafter, target) if not v.table.read]:
         names = " and ".join(f"{v.checkpoint.role} ({v.table.basis})" for v in unread)
-        until = "draftproof record PATH --as ORG/NAME@COMMIT"
+        until = "draftproof record ORG/NAME"
         yield f"tensor tables not read: {names}; TEN rules are unknown until {until}"
 
 

@@ -33,7 +33,7 @@ from draftproof.dims import (
     substituted,
 )
 from draftproof.findings import Finding, finding, holds, nearest, unknown, visible
-from draftproof.hub import Source
+from draftproof.hub import Source, hosted
 from draftproof.library import Library
 
 if TYPE_CHECKING:
@@ -660,7 +660,7 @@ def _not_published(view: View) -> None:
             expected=f"a value or its absence for {listed(keys, 20)}",
             observed=f"not published; {source.origin}".rstrip("; "),
             where=source.label,
-            help="record the real config: draftproof record PATH",
+            help=_how_to_record(view.checkpoint.source, "config"),
         )
     )
 
@@ -1003,10 +1003,14 @@ def not_inside(view: View) -> Iterator[Finding]:
         yield finding("TEN430", wanted[0], observed="none of them", **parts)
 
 
-def _how_to_record(source: Source) -> str:
+def _how_to_record(source: Source, what: str = "one") -> str:
     if source.kind != "recording":
         return "give the folder of a checkpoint"
-    return f"record the real one: draftproof record PATH --as {source.name}@COMMIT"
+    folder = f"draftproof record PATH --as {source.name}@COMMIT"
+    if not hosted(source.name):
+        return f"record the real {what}: {folder}"
+    at = f"@{source.revision}" if source.revision else ""
+    return f"record the real {what}: draftproof record {source.name}{at}; or, of a folder: {folder}"
 
 
 def last_layers(view: View) -> dict[int, str]:

@@ -188,7 +188,7 @@ def test_founding_case() -> None:
     }, b.text(report)  # fmt: skip
     assert "at least 262144 tokens" in b.text(report)
     assert "observed 131072" in b.text(report)
-    assert "draftproof record PATH --as AQ-MedAI/Kimi-K2-Instruct-eagle3@COMMIT" in b.text(report)
+    assert "draftproof record AQ-MedAI/Kimi-K2-Instruct-eagle3" in b.text(report)
     assert report.exit_code == 1
 
 
