@@ -81,6 +81,7 @@ class Source:
     provenance: str = "read"
     normalised: bool = False
     origin: str = ""
+    date: str = ""  # of a recording: when it was read
     config: Mapping[str, Any] | None = None
     unknown: frozenset[str] = frozenset()  # config keys that were not published
     respelled: frozenset[str] = frozenset()  # keys whose value is known, but not the name it has on disk
@@ -561,11 +562,17 @@ def _open_recorded(repo: str, at: str, recordings: tuple[Path, ...]) -> Source |
         seen = f"no folder and no recording{near}"
         return unknown("SRC112", visible(repo), expected="a local folder or a recorded model", observed=seen, help=help)
     exact = [p for p in read if at and p.stem.endswith(f"@{at[:8]}")]
-    source = read[(exact or sorted(read, key=lambda p: p.stem.endswith("@unknown")))[0]]
+    newest = sorted(read, key=lambda p: getattr(read[p], "date", ""), reverse=True)
+    source = read[(exact or sorted(newest, key=lambda p: _standing(p, read[p])))[0]]
     if isinstance(source, Source) and at and source.revision != at:
         seen = f"recorded at {source.revision or 'an unknown revision'}"
         return finding("SRC119", f"{repo}@{at[:7]}", expected=f"a recording of {at}", observed=seen)
     return source
+
+
+def _standing(path: Path, source: Source | Finding) -> tuple[bool, bool]:
+    """Return what puts a recording behind others of its repo: it names no commit, or was not read of a checkpoint."""
+    return path.stem.endswith("@unknown"), isinstance(source, Source) and source.provenance != "recorded"
 
 
 def recorded_at(repo: str, recordings: tuple[Path, ...]) -> list[str]:
@@ -650,6 +657,7 @@ def recording_of(data: Any, path: Path) -> Source | Finding:
         provenance=data["provenance"],
         normalised=data["normalised"],
         origin=str(data["read"].get("source", "")),
+        date=str(data["read"].get("date", "")),
         config=data["config"],
         unknown=frozenset(map(str, data["unknown"])),
         respelled=frozenset(map(str, data["respelled"])),

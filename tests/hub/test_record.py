@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import builder as b
 from draftproof import cli
 from draftproof.hub import Source, read_recording
 from draftproof.transport import Limits
-from hub.server import Server, halved, ignores_range, page, says, with_headers
+from hub.server import Server, calls, halved, ignores_range, page, says, with_headers
 
 DRAFTER, TARGET = "org/drafter", "org/target"
 PAIR = """schema = 1
@@ -495,3 +497,83 @@ def test_pin_that_is_recorded_beside_another_commit_is_no_finding(here: Here) ->
     here.old(DRAFTER, "e" * 40, **b.dense_config())
     assert here.run("check", "mine") == 0
     assert "SRC119" not in here.out
+
+
+@pytest.mark.parametrize("mode", ["recordings", "auto", "live"])
+def test_pytest_says_too_that_only_another_commit_is_recorded(mode: str, here: Here) -> None:
+    assert here.run("record", DRAFTER, TARGET) == 0
+    pin = here.publish(DRAFTER, b.dense_config(initializer_range=0.5), b.dense(), "other")
+    here.pair(drafter=pin)
+    (here.root / "test_ours.py").write_text("from draftproof.testing import TestShape\n")
+    words = ["-m", "pytest", "-p", "no:cacheprovider", "-q", "-m", "shape", "--draftproof-fail-on", "warning"]
+    done = subprocess.run(
+        [sys.executable, *words, f"--draftproof-hub={mode}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"a recording of {pin}" in done.stdout
+
+
+def test_of_several_recordings_the_one_that_was_read_last_counts(here: Here) -> None:
+    for commit, date, context in (
+        ("a" * 40, "2026-02-01", 1024),
+        ("b" * 40, "2026-03-01", 2048),
+        ("c" * 40, "2026-01-01", 512),
+    ):
+        name = here.old(DRAFTER, commit, **b.dense_config(max_position_embeddings=context))
+        path = here.root / "contracts/recordings" / name
+        data = json.loads(path.read_text())
+        data["read"]["date"] = date
+        path.write_text(json.dumps(data))
+    here.old(DRAFTER, **b.dense_config())
+    data = here.json("show", DRAFTER, "--hub", "recordings")
+    assert data["config"]["max_position_embeddings"] == 2048
+
+
+def test_branch_that_moves_while_it_is_recorded_gives_one_commit(here: Here) -> None:
+    one = here.commits[TARGET]
+    more = b.target() | {"model.layers.1.extra.weight": ("BF16", (b.HIDDEN,))}
+    two = here.publish(TARGET, b.target_config(max_position_embeddings=8192), more, "next", shards=3)
+    here.hub.rule("*config.json", times=1, what=calls(lambda: here.hub.repos[TARGET].refs.update(main=two)))
+    assert here.run("record", TARGET) == 0
+    (name,) = here.files()
+    data = json.loads((here.root / "contracts/recordings" / name).read_text())
+    kept = {one: (4096, len(b.target())), two: (8192, len(more))}[data["revision"]]
+    assert (data["config"]["max_position_embeddings"], data["tensors"]["count"]) == kept
+
+
+def test_torch_files_are_recorded_without_running_them(here: Here) -> None:
+    torch = pytest.importorskip("torch")
+    folder = here.root / "published" / "bin"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(b.dense_config()))
+    kinds = {"BF16": torch.bfloat16, "I64": torch.int64, "BOOL": torch.bool}
+    tensors = {n: torch.zeros(shape, dtype=kinds[dtype]) for n, (dtype, shape) in b.dense().items()}
+    torch.save(tensors, folder / "pytorch_model.bin")
+    commit = here.hub.add(DRAFTER, folder)
+    assert here.run("record", DRAFTER) == 0
+    named = here.recorded(DRAFTER, commit)["tensors"]["named"]
+    assert named == {n: [dtype, list(shape)] for n, (dtype, shape) in b.dense().items()}
+
+
+def test_packed_parts_of_a_target_decide_without_a_network(here: Here) -> None:
+    weights = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True, "dynamic": False}
+    quant = {
+        "quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": [],
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+    }  # fmt: skip
+    table = b.changed(b.target(), {"lm_head.weight": None}) | {
+        "lm_head.weight_packed": ("I32", (b.VOCAB, b.HIDDEN // 8)),
+        "lm_head.weight_scale": ("BF16", (b.VOCAB, b.HIDDEN // 32)),
+        "lm_head.weight_shape": ("I64", (2,)),
+    }
+    here.run("record", DRAFTER)
+    here.pair()
+    for lost, code in (("", 0), ("lm_head.weight_scale", 1)):
+        shutil.rmtree(here.root / "home", ignore_errors=True)
+        there = b.changed(table, {lost: None} if lost else {})
+        here.publish(TARGET, b.target_config(quantization_config=quant), there, shards=2)
+        assert here.run("record", TARGET) == 0
+        assert here.recorded(TARGET)["tensors"]["count"] == len(there)
+        here.pair(target=here.commits[TARGET])
+        assert here.run("check", "mine", "--hub", "recordings") == code
+        assert ("TEN414" in here.out) is bool(lost)
