@@ -54,7 +54,7 @@ def shown_text(old: str) -> str:
     def output(found: re.Match[str]) -> str:
         out = io.StringIO()
         with redirect_stdout(out):
-            cli.main(shlex.split(found[1])[1:])
+            cli.main([*shlex.split(found[1])[1:], "--hub", "recordings"])  # the same with and without a network
         return f"<!-- {found[1]} -->\n```text\n{out.getvalue()}```\n"
 
     return re.sub(r"<!-- (draftproof .*?) -->\n```text\n.*?```\n", output, old, flags=re.DOTALL)
