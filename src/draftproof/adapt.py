@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from draftproof.answers import Change, Plan, Step
 from draftproof.api import Case, examine, open_side, recordings, report
 from draftproof.checkpoint import Checkpoint, listed, parse_config
 from draftproof.conform import View, conform, expectations, layout, rope_of, summary_text, value_of
 from draftproof.contracts import Contract, Dialect
 from draftproof.courses import Trainer, TrainerLayout
 from draftproof.dims import Absent, Known
-from draftproof.findings import Change, Finding, Plan, Report, Step, visible
+from draftproof.findings import Finding, Report, visible
 from draftproof.hub import Source, open_model, read_plain, recorded_repos
 from draftproof.library import Library
 from draftproof.pair import Couple, aux_usable, declared_facts, engine_rows, fits, rope_text, same_model

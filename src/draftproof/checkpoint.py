@@ -15,6 +15,7 @@ from draftproof.findings import Finding, finding, finding_of, unknown, visible
 from draftproof.hub import (
     FOREIGN,
     NOT_PLAIN,
+    SHARD,
     WEIGHTS,
     Source,
     is_model_weights,
@@ -355,7 +356,6 @@ def parse_config(raw: bytes, where: str) -> tuple[dict[str, Any] | None, list[Fi
 
 # --- weight files of a folder -------------------------------------------------------------------------------------
 
-SHARD = re.compile(r"(.+)-(\d{5,6})-of-(\d{5,6})\.(safetensors|bin)")
 _TORCH = (".bin", ".pt", ".pth")
 _OTHER = tuple(FOREIGN)
 _INDEX = ".safetensors.index.json"
@@ -368,7 +368,7 @@ def guess_weights(
 
     What a header says of a tensor is proof; that one is missing is not, so then the index must be read.
     """
-    names = source.reader.likely(source.files, wanted) if source.reader is not None else []
+    names = source.reader.likely(source.files) if source.reader is not None else []
     if not names:
         return None
     found: list[Finding] = []
@@ -539,7 +539,7 @@ def _check_numbering(names: list[str], found: list[Finding]) -> None:
     """Without an index, shards are known by their numbers: each must be there, of one count."""
     families: dict[tuple[str, str], list[int]] = {}
     for name in names:
-        if match := SHARD.fullmatch(name):
+        if match := re.fullmatch(SHARD, name):
             families.setdefault((match[1], match[3]), []).append(int(match[2]))
     for (stem, count), numbers in families.items():
         missing = sorted(set(range(1, min(int(count), 4096) + 1)) - set(numbers))

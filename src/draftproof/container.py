@@ -417,7 +417,7 @@ class _Stream:
             value, self.at = _scan(self.text, self.at, True)
         except JSONDecodeError as bad:
             raise Stop("a string", f"{reason(bad)}: {self.place()}") from None
-        if self.escapes and LONE.search(value):
+        if self.escapes and re.search(LONE, value):
             raise Stop("whole surrogate pairs", f"{show(value)}, before {self.place()}")
         return value
 
@@ -532,7 +532,7 @@ def _weight_map(
             found.add("IDX306", tensor, "shard name is not a string", "a file name", show(stream.value()))
             text, at = stream.text, stream.at
         else:
-            if stream.escapes and LONE.search(tensor + shard):
+            if stream.escapes and re.search(LONE, tensor + shard):
                 raise Stop("whole surrogate pairs", f"{quote(tensor)}: {quote(shard)}")
             if shard in shards:
                 shards[shard] += 1
@@ -583,7 +583,7 @@ def _many(
     return stop + 1 + len(comma)
 
 
-_DEVICES = re.compile(r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])(?:\..*)?")
+_DEVICES = r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])(?:\..*)?"
 
 
 def unsafe_name(name: object) -> str:
@@ -607,7 +607,7 @@ def unsafe_name(name: object) -> str:
             return "the folder above" if part == ".." else "another spelling of a path (empty part or '.')"
         if part[-1] in ". " or part[0] == " ":
             return "a blank or a dot at the end, which Windows drops" if part[-1] in ". " else "a leading blank"
-        if _DEVICES.fullmatch(part):
+        if re.fullmatch(_DEVICES, part):
             return f"{part}: a device on Windows"
         if len(part.encode()) > 255:
             return f"a part of {len(part.encode())} bytes; at most 255 fit"

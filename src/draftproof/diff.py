@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from draftproof.answers import Difference, Review
 from draftproof.api import Model, open_side, side
 from draftproof.checkpoint import WHOLE, Checkpoint, Config, Table, listed
 from draftproof.conform import View, conform, dtype_of, rope_of, rope_unknown
@@ -25,10 +26,8 @@ from draftproof.dims import Absent, Known, Seen, Unknown
 from draftproof.findings import (
     LEVELS,
     LONGEST,
-    Difference,
     Finding,
     Report,
-    Review,
     Section,
     finding,
     unknown,

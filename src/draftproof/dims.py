@@ -38,8 +38,7 @@ class ExprError(ValueError):
 # --- what a lookup finds ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """Hold a value and who says so: "drafter config.json: hidden_size"; key is the config key, if one says it."""
 
     value: Any
@@ -47,15 +46,13 @@ class Known:
     key: str = ""
 
 
-@dataclass(frozen=True)
-class Absent:
+class Absent(NamedTuple):
     """State that a whole source was read and does not say it."""
 
     where: str
 
 
-@dataclass(frozen=True)
-class Unknown:
+class Unknown(NamedTuple):
     """State that a value is not known, and why; told means that a finding already says so."""
 
     why: str
@@ -126,7 +123,7 @@ def parse(text: str) -> Expr:
         ) from None
     names: set[str] = set()
     _allow(tree, names, 1)
-    return Expr(ast.unparse(tree), frozenset(names), tree)
+    return Expr(_dotted(tree) or ast.unparse(tree), frozenset(names), tree)
 
 
 def _allow(node: ast.expr, names: set[str], depth: int) -> None:

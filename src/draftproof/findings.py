@@ -9,9 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from draftproof.rules import RULES
+
+if TYPE_CHECKING:
+    from draftproof.answers import Plan, Review
 
 Level = Literal["error", "warning", "unknown", "info", "pass"]
 Verdict = Literal["pass", "fail", "unknown"]
@@ -121,78 +124,6 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Change:
-    """Name one config key that must change, and why."""
-
-    key: str
-    old: Any
-    new: Any
-    why: str
-    required: bool = True
-
-
-@dataclass(frozen=True)
-class Step:
-    """Say what becomes of one tensor: copy, rows of it, take it from the drafter it is to be like, init or drop.
-
-    For a trainer it may also be made from another, as t2d from d2t, or be lent by the target, as its embedding.
-    """
-
-    tensor: str
-    action: str
-    old_shape: tuple[int, ...] | None
-    new_shape: tuple[int, ...] | None
-    why: str
-    group: str = ""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Hold the answer of adapt: verdict, config changes, one step per tensor."""
-
-    verdict: str  # "as is", "after these changes", "only in part", "no", "unknown"
-    headline: str
-    changes: tuple[Change, ...] = ()
-    steps: tuple[Step, ...] = ()
-    says: tuple[str, ...] = ()  # facts and warnings a person must read, in order
-    written: str = ""
-    trainer: str = ""  # id of the trainer that is to start from it
-    trains: tuple[Finding, ...] = ()  # what that trainer will do with it
-
-    @property
-    def exit_code(self) -> int:
-        """Return 0 for as is and after changes, 1 for in part and no, 4 for unknown."""
-        return {"as is": 0, "after these changes": 0, "only in part": 1, "no": 1}.get(self.verdict, 4)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Say one thing of two versions: what changed, what could not be compared, how a verdict stands."""
-
-    topic: str  # "family", "config", "tensors", "values", "files" or "verdicts"
-    kind: str  # "changed", "worse", "unknown", or "same" for what is said though nothing changed
-    text: str  # "layers 1 → 2"
-    subject: str = ""  # the dim, config key, tensor, file or rung it is about
-    old: str = ""
-    new: str = ""
-
-
-@dataclass(frozen=True)
-class Review:
-    """Hold the answer of diff: the verdict and every difference, in the order in which they are read."""
-
-    verdict: str  # "same", "differs", "worse", "unknown"
-    headline: str
-    differences: tuple[Difference, ...] = ()
-
-    @property
-    def outcome(self) -> Verdict:
-        """Return pass where no check failed that held, fail where one did, unknown where that was not judged."""
-        outcomes: Mapping[str, Verdict] = {"same": "pass", "differs": "pass", "worse": "fail"}
-        return outcomes.get(self.verdict, "unknown")
-
-
-@dataclass(frozen=True)
 class Report:
     """Hold one answer, whole: every output renders this and nothing else."""
 
@@ -249,6 +180,8 @@ class Report:
         """Read back what to_dict wrote; raises ValueError for another schema version."""
         if data.get("schema") != SCHEMA:
             raise ValueError(f"report schema {data.get('schema')!r}; this draftproof reads {SCHEMA}")
+        from draftproof.answers import Change, Difference, Plan, Review, Step  # noqa: PLC0415 (a check has neither)
+
         plan, review = data.get("plan"), data.get("review")
         return cls(
             subject=data["subject"],
@@ -282,10 +215,9 @@ def _make(cls: type[Any], data: Mapping[str, Any]) -> Any:
     return cls(**{k: tuple(v) if isinstance(v, list) and k not in ("old", "new") else v for k, v in data.items()})
 
 
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
-
-
-_BYTES = re.compile("[\udc80-\udcff]")
+# patterns, compiled when a text needs them: each is a part of what is not printable
+_UNSAFE = r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+_BYTES = "[\udc80-\udcff]"
 
 
 def _encodes(text: str) -> bool:
@@ -302,10 +234,11 @@ def visible(text: object, limit: int = 200) -> str:
         raw = str(text)
     except (ValueError, RecursionError):  # an integer of thousands of digits, a list that holds itself
         return f"a value of type {type(text).__name__} that cannot be written out"
-    if _BYTES.search(raw):  # bytes that the command line could not decode: read them as UTF-8 where they are
-        raw = raw.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape") if _encodes(raw) else raw
-    out = _UNSAFE.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", raw)
-    return out if len(out) <= limit else f"{out[:limit]}… ({len(out)} characters)"
+    if not raw.isprintable():
+        if re.search(_BYTES, raw):  # bytes that the command line could not decode: read them as UTF-8 where they are
+            raw = raw.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape") if _encodes(raw) else raw
+        raw = re.sub(_UNSAFE, lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", raw)
+    return raw if len(raw) <= limit else f"{raw[:limit]}… ({len(raw)} characters)"
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str:

@@ -24,6 +24,7 @@ RECORDING_SCHEMA = 1
 REPO = re.compile(r"[A-Za-z0-9][\w.\-]*(?:/[A-Za-z0-9][\w.\-]*)+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 NOT_PLAIN = "a broken link, a folder or a pipe, not a plain file"
+SHARD = r"(.+)-(\d{5,6})-of-(\d{5,6})\.(safetensors|bin)"  # stem, number, count, format
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 _CONVERTED = "give the safetensors checkpoint that it was converted from"
 FOREIGN: Mapping[str, tuple[str, str]] = {  # suffix of weights that are not read here -> what it is, what to do

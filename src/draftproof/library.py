@@ -98,13 +98,13 @@ class Library:
                     continue
                 folder = root / FOLDERS[kind]
                 try:
-                    paths = sorted(p for p in folder.iterdir() if p.name[0] != "." and p.suffix == ".toml")
+                    names = sorted(n for n in os.listdir(folder) if n[0] != "." and n.endswith(".toml"))
                 except FileNotFoundError:
                     continue
                 except OSError as error:
                     self._no(folder, "a folder of contracts", error.strerror or error)
                     continue
-                for path in paths:
+                for path in (folder / name for name in names):
                     first = found.setdefault(path.stem, path)
                     if first != path and _text(first) != _text(path):
                         seen = visible(f"{first} and {path}, which differ; the first is used", 4096)

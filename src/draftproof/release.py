@@ -15,12 +15,12 @@ from typing import Any
 
 from draftproof import __version__
 from draftproof.api import Case, examine, examine_models, open_side, recordings, report, side
-from draftproof.checkpoint import SHARD, listed
+from draftproof.checkpoint import listed
 from draftproof.conform import View, dtype_of, rope_of, summary_text
 from draftproof.contracts import Fact, Release
 from draftproof.dims import Absent, Bindings, ExprError, Known, Unknown, evaluate
 from draftproof.findings import Finding, Report, Section, finding, holds, nearest, unknown, visible
-from draftproof.hub import REPO, WEIGHTS, Source, open_model
+from draftproof.hub import REPO, SHARD, WEIGHTS, Source, open_model
 from draftproof.library import Library
 from draftproof.pair import declared_facts, related, rope_text, same_model
 from draftproof.strict import strict_json
@@ -341,7 +341,7 @@ def serving(source: Source, view: View) -> Iterator[Finding]:
     """Name files that serving needs and that are not there."""
     files, where = source.files, source.label
     weights = [n for n in files if n.endswith(WEIGHTS)]
-    shards = [n for n in weights if SHARD.fullmatch(n)]
+    shards = [n for n in weights if re.fullmatch(SHARD, n)]
     lacking: list[tuple[str, str]] = []
     if not weights:
         lacking.append(("weights", "*.safetensors"))

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 
 from draftproof.cache import Cache, default_folder
 from draftproof.findings import Finding, finding, unknown, visible
-from draftproof.hub import COMMIT, Source, Taken
+from draftproof.hub import COMMIT, SHARD, Source, Taken
 from draftproof.strict import CONFIG_LIMIT, strict_json
 from draftproof.transport import TRIES, Answer, Limits, Moved, NetError, Pending, Transport, is_local
 
@@ -239,7 +239,7 @@ class Hub:
             with contextlib.suppress(NetError):  # it is tried again where it is asked for
                 reader._settle("model.safetensors", single, until)
         elif role == "target":
-            reader.ahead(reader.likely(source.files, ()) or [n for n in source.files if n == "model.safetensors"])
+            reader.ahead(reader.likely(source.files) or [n for n in source.files if n == "model.safetensors"])
         return source
 
     def list_files(self, source: Source) -> Finding | None:
@@ -626,30 +626,28 @@ class Reader:
         """Keep what a contract's read of this commit gave."""
         self.hub.cache.put(json.dumps(data).encode(), "facts", *self._key(_asked(wanted)))
 
-    def likely(self, files: Mapping[str, int], wanted: Collection[str]) -> list[str]:
-        """Return the shards that probably hold some tensors: the first, the last three, and by a layer's number.
+    def likely(self, files: Mapping[str, int]) -> list[str]:
+        """Return the shards that probably hold embedding, norm and head: the first, and the last three.
 
-        None where names alone could mislead: another set of shards, or a whole file, stands beside them.
+        Empty where names alone could mislead: another set of shards, or a whole file, stands beside them.
         """
-        sets: dict[tuple[str, str], list[str]] = {}
+        sets: dict[tuple[str, str], dict[int, str]] = {}
         for name in files:
-            if match := _SHARD.fullmatch(name):
-                sets.setdefault((match[1], match[3]), []).append(name)
-            elif name.endswith(".safetensors"):
+            if not name.endswith(_SAFE):
+                continue
+            if (match := re.fullmatch(SHARD, name)) is None:
                 return []
+            sets.setdefault((match[1], match[3]), {})[int(match[2])] = name
         if len(sets) != 1:
             return []
-        shards = sorted(next(iter(sets.values())), key=lambda n: int(_SHARD.fullmatch(n)[2]))  # type: ignore[index]
-        if len(shards) <= 4:
-            return shards
-        return [*shards[:1], *shards[-3:]]
+        shards = [name for _, name in sorted(next(iter(sets.values())).items())]
+        return shards if len(shards) <= 4 else [shards[0], *shards[-3:]]
 
 
 BLOCK = 1 << 16
 _SAFE = ".safetensors"
 _RANGED = (_SAFE, ".bin", ".pt", ".pth")
 _PLAIN = re.compile(r"[^/\\\x00-\x1f:]{1,255}")
-_SHARD = re.compile(r"(.+)-(\d{1,6})-of-(\d{1,6})\.safetensors")
 
 
 def _rebuilt(header: Any, size: int) -> bytes:

@@ -6,10 +6,13 @@ import json
 import os
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from draftproof.findings import Finding, Plan, Report, Review, Section, Side, visible
+from draftproof.findings import Finding, Report, Section, Side, visible
 from draftproof.rules import BANDS, RULES, Rule
+
+if TYPE_CHECKING:
+    from draftproof.answers import Plan, Review
 
 WIDTH = 118
 _VERDICTS = {"pass": "holds", "fail": "does not hold", "unknown": "could not be judged"}

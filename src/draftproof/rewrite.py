@@ -28,11 +28,12 @@ from draftproof.adapt import (
     serving,
     subject_of,
 )  # fmt: skip
+from draftproof.answers import Plan, Step
 from draftproof.api import Case, report
 from draftproof.checkpoint import listed
 from draftproof.conform import View
 from draftproof.dims import Known
-from draftproof.findings import Finding, Plan, Report, Step, finding, unknown, visible
+from draftproof.findings import Finding, Report, finding, unknown, visible
 from draftproof.hub import is_training_state, unreadable
 from draftproof.library import Library
 from draftproof.torchzip import write_torch_zip

@@ -107,7 +107,7 @@ class _Twice(dict[str, Any]):
 _CONSTANTS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}  # told apart by identity
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NOT_BRACKETS = bytes(b for b in range(256) if b not in _STEP)
-LONE = re.compile("[\ud800-\udfff]")
+LONE = "[\ud800-\udfff]"  # half a surrogate pair; a pattern, compiled when one is looked for
 _LONE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 CHUNK = 1 << 20
 
@@ -210,7 +210,7 @@ def _faults(root: Any, lone: bool) -> Iterator[Fault]:
             for key, _ in pairs if lone or isinstance(value, _Twice) else ():
                 if key in seen:
                     yield Fault("duplicate", f"key {quote(key)} stands twice", path=(*path, key))
-                if lone and LONE.search(key):
+                if lone and re.search(LONE, key):
                     yield Fault("surrogate", f"key {quote(key)} holds half a surrogate pair", path=(*path, key))
                 seen.add(key)
         elif type(value) is list:
@@ -220,5 +220,5 @@ def _faults(root: Any, lone: bool) -> Iterator[Fault]:
                 yield Fault("constant", f"{json.dumps(value)} is not JSON", path=path)
             else:
                 yield Fault("number", "number does not fit in 64-bit floating point", path=path)
-        elif lone and isinstance(value, str) and LONE.search(value):
+        elif lone and isinstance(value, str) and re.search(LONE, value):
             yield Fault("surrogate", f"{show(value)} holds half a surrogate pair", path=path)

@@ -14,11 +14,11 @@ from test_adapt_write import IDS, clean, floats, head, load, mask, offsets, plan
 from builder import SMALL_DRAFTER as DRAFTER
 from builder import SMALL_TARGET
 from draftproof import rewrite
+from draftproof.answers import Plan
 from draftproof.api import examine, report
 from draftproof.cli import main
 from draftproof.contracts import Fact
 from draftproof.courses import Trainer
-from draftproof.findings import Plan
 from draftproof.hub import open_model
 from draftproof.library import Library
 from draftproof.render import report_text

@@ -23,9 +23,10 @@ from builder import SMALL_DRAFTER as DRAFTER
 from builder import SMALL_TARGET as TARGET
 from draftproof import check, rewrite
 from draftproof.adapt import adapt
+from draftproof.answers import Plan
 from draftproof.checkpoint import Checkpoint
 from draftproof.conform import conform, layout
-from draftproof.findings import Plan, Report
+from draftproof.findings import Report
 from draftproof.hub import Source
 from draftproof.library import Library
 from draftproof.render import report_text

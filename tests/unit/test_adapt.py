@@ -10,10 +10,11 @@ import pytest
 
 import builder as b
 from draftproof.adapt import adapt
+from draftproof.answers import Plan
 from draftproof.api import check_models
 from draftproof.checkpoint import Checkpoint
 from draftproof.conform import conform, layout
-from draftproof.findings import Plan, Report
+from draftproof.findings import Report
 from draftproof.hub import Source
 from draftproof.library import Library
 from draftproof.render import report_text

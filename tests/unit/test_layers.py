@@ -12,11 +12,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-UP = "rules findings dims language contracts courses library strict container torchzip hub cache,transport remote"
-UP += " checkpoint recognise quantised conform tokens tokenizer pair trainers api diff,revise,adapt"
-UP += " rewrite release scaffold render refresh testing,plugin,cli"
+UP = "rules answers findings dims language contracts courses library strict container torchzip hub"
+UP += " cache,transport remote checkpoint recognise quantised conform tokens tokenizer pair trainers api"
+UP += " diff,revise,adapt rewrite release scaffold render refresh testing,plugin,cli"
 LEVEL = {name: n for n, layer in enumerate(UP.split()) for name in layer.split(",")}
-ONLY = {"dims": set(), "strict": {"findings"}, "container": {"findings", "strict"}, "render": {"findings", "rules"}}
+ONLY = {
+    "dims": set(),
+    "strict": {"findings"},
+    "container": {"findings", "strict"},
+    "render": {"answers", "findings", "rules"},
+}
 HEAVY = {"torch", "numpy", "huggingface_hub", "safetensors", "yaml"}
 LAZY = {
     "rewrite": {"numpy"},

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from draftproof import render
-from draftproof.findings import Change, Finding, Level, Plan, Report, Section, Side, finding, holds, unknown
+from draftproof.answers import Change, Plan
+from draftproof.findings import Finding, Level, Report, Section, Side, finding, holds, unknown
 from draftproof.rules import RULES
 
 ROOT = Path(__file__).parents[2]

@@ -11,11 +11,12 @@ import pytest
 
 import builder as b
 from draftproof.adapt import adapt
+from draftproof.answers import Plan
 from draftproof.checkpoint import Checkpoint
 from draftproof.cli import main
 from draftproof.conform import conform, layout
 from draftproof.courses import Trainer
-from draftproof.findings import Finding, Plan, Report
+from draftproof.findings import Finding, Report
 from draftproof.hub import Source
 from draftproof.library import Library, load
 from draftproof.pair import Couple
