@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-MAGIC = b"draftproof-cache-1 "
+MAGIC = b"draftproof-cache-2 "
 MAX_ENTRY = 300 << 20  # bytes
 LOCK_WAIT = 30.0  # seconds that one process waits for another that fetches the same
 
@@ -82,14 +82,17 @@ class Cache:
                 with os.fdopen(number, "wb") as file:
                     file.write(_head(path, body) + b"\n" + body)
                 os.replace(made, path)
-            except OSError:
+            except BaseException:  # an interrupt, too, leaves nothing behind
                 with contextlib.suppress(OSError):
                     os.unlink(made)
+                raise
 
     def _make(self, folder: Path) -> None:
         assert self.folder is not None
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.is_symlink():
+            raise OSError(40, "a link in place of a folder of the cache")
 
     @contextlib.contextmanager
     def lock(self, *parts: str, wait: float = LOCK_WAIT) -> Iterator[None]:
@@ -141,7 +144,7 @@ class Cache:
 
 def _head(path: Path, body: bytes) -> bytes:
     """Return the first line of an entry: a digest of what it holds, and of whose it is."""
-    return MAGIC + hashlib.sha256(path.name.encode() + b"\n" + body).hexdigest().encode()
+    return MAGIC + hashlib.sha256(f"{path.parent.name}{path.name}\n".encode() + body).hexdigest().encode()
 
 
 def _ours(info: os.stat_result) -> bool:

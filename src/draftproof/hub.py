@@ -703,7 +703,10 @@ def cached_snapshot(repo: str, commit: str) -> Path | None:
 
 def _lacking(folder: Path) -> str:
     """Return what a snapshot lacks of a checkpoint, for a client may have taken some files only; "" where none does."""
-    names = os.listdir(folder)
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return "files that can be read"
     weights = [n for n in names if is_model_weights(n)]
     if "config.json" not in names or not weights:
         return "weights" if "config.json" in names else "config.json"
@@ -728,14 +731,54 @@ _OF = r"(.+)-\d{1,6}-of-(\d{1,6})\.\w+"
 _INDEX_LIMIT = 256 << 20  # bytes
 
 
+def other_digest(told: str, body: bytes) -> str:
+    """Return the digest of a whole file where it is not the one told, of git or of LFS; else ""."""
+    import hashlib  # noqa: PLC0415 (only where a Hub tells a digest)
+
+    seen = told
+    if re.fullmatch(r"[0-9a-f]{40}", told):
+        seen = hashlib.sha1(b"blob %d\0" % len(body) + body, usedforsecurity=False).hexdigest()
+    elif re.fullmatch(r"[0-9a-f]{64}", told):
+        seen = hashlib.sha256(body).hexdigest()
+    return seen if seen != told else ""
+
+
+_CHECKED = 64 << 20  # bytes of a file of the Hub's cache that is held to its digest
+
+
 def open_snapshot(folder: Path, repo: str) -> Source | Finding:
-    """Open a snapshot of the Hub cache, whose links must stay inside the cache."""
-    root = cache_folder().resolve()
-    for entry in sorted(os.scandir(folder), key=lambda e: e.name):
-        if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root):
-            seen = f"{visible(entry.name)} leads to another place"
-            return unknown("SRC110", visible(repo), expected=f"links inside {root}", observed=seen, where=str(folder))
-    return open_folder(folder, repo)
+    """Open a snapshot of the Hub cache, whose links must stay inside it; small files are held to their digest."""
+    own = folder.parent.parent  # a user may keep one model on another disk
+    try:
+        roots = [os.path.realpath(cache_folder()), os.path.realpath(own)]
+        for path in (folder, *sorted(folder.iterdir())):
+            if path.is_symlink() and not any(Path(os.path.realpath(path)).is_relative_to(root) for root in roots):
+                seen = f"{visible(path.name)} leads to another place"
+                return unknown("SRC110", visible(repo), expected="links inside it", observed=seen, where=roots[0])
+            if path.is_symlink() and os.path.realpath(path) == str(path):  # as far as it can be followed
+                seen = f"{visible(path.name)} leads to itself"
+                return unknown("SRC110", visible(repo), expected="links inside it", observed=seen, where=roots[0])
+        source = open_folder(folder, repo)
+    except OSError as error:
+        return unreadable(repo, error, str(folder))
+    plain, right = source.read, set[str]()
+
+    def read(name: str, start: int, stop: int) -> bytes:
+        whole = 0 <= source.files[name] <= _CHECKED and not name.endswith(WEIGHTS)
+        if whole and name not in right and os.path.islink(folder / name):
+            blob = Path(os.path.realpath(folder / name)).name
+            if other_digest(blob, plain(name, 0, source.files[name])):
+                error = OSError(5, "damaged")
+                error.finding = unknown(  # type: ignore[attr-defined]
+                    "SRC107", visible(name), "a file of the Hub's cache is damaged", expected=f"the digest {blob}",
+                    observed="another", where=source.label, help="remove the snapshot, and fetch it again",
+                )  # fmt: skip
+                raise error
+            right.add(name)
+        return plain(name, start, stop)
+
+    source.read = read
+    return source
 
 
 def cache_folder() -> Path:

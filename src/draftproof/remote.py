@@ -14,6 +14,7 @@ import re
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,14 +23,27 @@ from urllib.parse import quote, urlsplit
 from draftproof.cache import Cache, default_folder
 from draftproof.findings import Finding, finding, unknown, visible
 from draftproof.hub import COMMIT, SHARD, Source, Taken
-from draftproof.strict import CONFIG_LIMIT, strict_json
-from draftproof.transport import TRIES, Answer, Limits, Moved, NetError, Pending, Transport, is_local
+from draftproof.strict import CONFIG_DEPTH, CONFIG_LIMIT, strict_json, survey
+from draftproof.transport import (
+    TRIES,
+    Answer,
+    Limits,
+    Moved,
+    NetError,
+    Pending,
+    Transport,
+    asked_to_wait,
+    in_thread,
+    is_local,
+    whole_number,
+)
 
 FIRST = 14_000  # bytes of a first read: what arrives with TCP's first flight
 AT_ONCE = 16  # reads in flight
 MANY = 8  # headers from which on one request for all pays
 INDEX_LIMIT = 256 << 20  # bytes of an index
 LISTING_LIMIT = 64 << 20  # bytes of a repo's file list
+MAX_FILES = 200_000  # files in it, about
 MODES = ("auto", "live", "recordings", "offline")
 
 
@@ -205,6 +219,9 @@ class Hub:
             second = Pending(lambda: self._start(repo, at, "model.safetensors", single, until))
         answer: Answer | None = config.result(until)
         other = second.result(until)
+        for came in (answer, None if role == "target" else other):
+            if came is not None and not _commit(came):
+                raise NetError("changed", "the server names no commit of what it serves: it may be no Hub")
         listing: dict[str, Any] | None = other if role == "target" else None
         commits = {c for c in (_commit(answer), _commit(other)) if c}
         if listing is None and other is None:
@@ -236,6 +253,7 @@ class Hub:
             reader.small["config.json"] = answer.body
         if not listing:
             reader.files["model.safetensors"] = single
+            reader.noted("model.safetensors", other)
             with contextlib.suppress(NetError):  # it is tried again where it is asked for
                 reader._settle("model.safetensors", single, until)
         elif role == "target":
@@ -271,7 +289,8 @@ class Hub:
         return self._source(repo, commit, record)
 
     def _cached_only(self, repo: str, at: str) -> Source | Finding:
-        commit = at if COMMIT.fullmatch(at) else (self.cache.get("branch", self.endpoint, repo, at) or b"").decode()
+        known = self.cache.get("branch", self.endpoint, repo, at) or b""
+        commit = at if COMMIT.fullmatch(at) else known.decode()
         if commit and (kept := self._kept(repo, commit)):
             return kept
         fetch = f"hf download {repo} --include 'config.json' '*.safetensors'"
@@ -291,7 +310,9 @@ class Hub:
     # --- requests ---------------------------------------------------------------------------------------------
 
     def _address(self, repo: str, at: str, name: str) -> str:
-        return f"{self.endpoint}/{quote(repo)}/resolve/{quote(at, safe='')}/{quote(name)}"
+        if at in (".", ".."):  # a step in an address, not a revision
+            raise NetError("status", "not a revision", 404, {"x-error-code": "RevisionNotFound"})
+        return f"{self.endpoint}/{quote(repo)}/resolve/{quote(at, safe='')}/{quote(name, safe='')}"
 
     def _whole_or_none(self, repo: str, at: str, name: str, limit: int, until: float) -> Answer | None:
         """Return a small file, or None where the repo has none of that name."""
@@ -300,6 +321,7 @@ class Hub:
         except NetError as error:
             if _absent(error):
                 return None
+            error.name = name
             raise
 
     def _start(self, repo: str, at: str, name: str, file: _File, until: float, size: int = FIRST) -> Answer | None:
@@ -316,14 +338,21 @@ class Hub:
         with file.lock:
             file.head, file.url = answer.body, answer.url
             file.etag = answer.first.get("x-linked-etag") or answer.headers.get("etag", "")
-            linked = answer.first.get("x-linked-size", "")
-            file.size = answer.size if answer.size is not None else int(linked) if linked.isdigit() else -1
+            linked = whole_number(answer.first.get("x-linked-size", ""))
+            file.size = next((n for n in (answer.size, linked) if n is not None), -1)
         return answer
 
     def _listing(self, repo: str, at: str, until: float) -> dict[str, Any]:
         """Return commit and files of a repo, sizes in bytes; only plain names of its top folder."""
         url = f"{self.endpoint}/api/models/{quote(repo)}/revision/{quote(at, safe='')}?blobs=true"
-        answer = self.transport.get(url, LISTING_LIMIT, until)
+        try:
+            answer = self.transport.get(url, LISTING_LIMIT, until)
+        except NetError as error:
+            if error.kind == "limit":
+                raise NetError("refused", f"a file list of {error.text}") from None
+            raise
+        if survey(answer.body, CONFIG_DEPTH)[1] > 2 * MAX_FILES:
+            raise NetError("refused", f"a file list of more than {MAX_FILES} files")
         data, faults = strict_json(answer.body)
         if not isinstance(data, dict) or any(f.fatal for f in faults) or not isinstance(data.get("siblings"), list):
             raise NetError("changed", "a file list that is not one")
@@ -343,38 +372,50 @@ class Hub:
 
     def explain(self, error: NetError, repo: str, at: str) -> Finding:
         """Make the finding for a read that came to nothing: could not judge, and why."""
-        where = f"{self.endpoint}"
-        subject, said = visible(repo), error.headers.get("x-error-code", "")
-        text = visible(error.headers.get("x-error-message", "") or _error_text(error.body), 200)
         token, source = self.token
-        sent = f"a token was sent ({source})" if token else f"no token was sent: {source}"
-        if error.kind == "limit":
-            return finding("CFG311", subject, expected="a file of a sane size", observed=error.text, where=where)
-        if error.kind == "status" and said == "GatedRepo":
-            help = f"ask for access at {self.endpoint}/{repo}, then log in: hf auth login"
-            return unknown("SRC102", subject, expected="access", observed=f"gated; {sent}", where=where, help=help)
-        if said == "RevisionNotFound":
-            return unknown("SRC109", f"{subject}@{visible(at)}", expected="a revision of the repo",
-                           observed=text or "none", where=where)  # fmt: skip
-        if error.status == 401 and token and "invalid" in text.lower() and said != "RepoNotFound":
-            return unknown("SRC103", subject, expected="a valid token", observed=f"{text}; {sent}", where=where)
-        if error.status == 403:
-            return unknown("SRC103", subject, expected="a token that may read it", observed=f"{text}; {sent}",
-                           where=where)  # fmt: skip
-        if error.status in (401, 404):
-            return unknown("SRC101", subject, expected="a repo that can be read", observed=f"{error.text}; {sent}",
-                           where=where)  # fmt: skip
-        if error.status == 429:
-            from draftproof.transport import asked_to_wait  # noqa: PLC0415
 
+        def plain(text: str, limit: int = 300) -> str:
+            return visible(text.replace(token, "***") if token else text, limit)
+
+        where, subject, said = self.shown, visible(repo), error.headers.get("x-error-code", "")
+        text = plain(error.headers.get("x-error-message", "") or _error_text(error.body), 200)
+        sent = f"a token was sent ({source})" if token else f"no token was sent: {source}"
+        status = error.status if error.kind == "status" else 0
+        page = f"{where}/{visible(repo)}"
+        if error.kind == "limit":
+            code = "CFG311" if error.name == "config.json" else "IDX306" if _is_index(error.name) else "SRC113"
+            return finding(code, error.name, expected="a file of a sane size", observed=error.text, where=where)
+        if status and not error.away:
+            if said == "GatedRepo":
+                help = f"ask for access at {page}, then log in: hf auth login"
+                return unknown("SRC102", subject, expected="access", observed=f"gated; {sent}", where=where, help=help)
+            if said == "RevisionNotFound":
+                return unknown("SRC109", f"{subject}@{visible(at)}", expected="a revision of the repo",
+                               observed=text or "none", where=where)  # fmt: skip
+            if status == 401 and token and "invalid" in text.lower() and said != "RepoNotFound":
+                return unknown("SRC103", subject, expected="a valid token", observed=f"{text}; {sent}", where=where)
+            if status == 403:
+                seen = f"{text or error.text}; {sent}"
+                return unknown("SRC103", subject, expected="a token that may read it", observed=seen, where=where)
+            if status in (401, 404):
+                help = f"check the spelling; if it is private or gated, ask for access at {page}, then: hf auth login"
+                return unknown("SRC101", subject, expected="a repo that can be read", observed=f"{error.text}; {sent}",
+                               where=where, help=help)  # fmt: skip
+        if status == 429:
             wait = asked_to_wait(error.headers)
             seen = "too many requests" + (f"; free again in {wait:.0f} s" if wait is not None else "")
             return unknown("SRC104", subject, expected="an answer", observed=f"{seen}; {sent}", where=where)
-        if error.kind == "status":
-            number = visible(error.headers.get("x-request-id", ""), 80)
+        if status >= 500 or (status and not error.away):
+            number = plain(error.headers.get("x-request-id", ""), 80)
             seen = f"{error.text}{f', request {number}' if number else ''}"
             return unknown("SRC105", subject, expected="an answer", observed=seen, where=where)
-        return unknown("SRC107", subject, expected="an answer", observed=visible(error.text, 300), where=where)
+        return unknown("SRC107", subject, expected="an answer", observed=plain(error.text), where=where)
+
+    @property
+    def shown(self) -> str:
+        """Return the endpoint for print: without the password that its address may hold."""
+        scheme, _, rest = self.endpoint.partition("://")
+        return visible(f"{scheme}://{rest.rpartition('@')[2]}")
 
 
 def _bar(size: int) -> Any:
@@ -394,12 +435,41 @@ class Reader:
         self.repo = repo
         self.commit = commit
         self.oids = oids
-        self.sizes = sizes
+        self.sizes = sizes  # as listed
         self.small: dict[str, bytes] = {}
         self.files: dict[str, _File] = {}
         self.notes: list[Finding] = []
+        self._jobs: deque[Pending] = deque()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Make what a process needs of its own; a fork takes no thread along."""
+        self._process = os.getpid()
         self._slots = threading.Semaphore(AT_ONCE)
         self._came = threading.Event()  # a head has come
+        self._crew, self._working = threading.Lock(), 0
+        self._jobs.clear()
+
+    def _here(self) -> None:
+        """Begin anew in a process that was forked off: reads that were under way are the other's."""
+        if self._process == os.getpid():
+            return
+        self._begin()
+        self.hub.moved.lock = threading.Lock()
+        for file in self.files.values():
+            file.lock = threading.RLock()
+            if file.pending is not None and not file.settled:
+                file.pending, file.head = None, b""
+
+    def _work(self) -> None:
+        """Do the reads that wait, one after another."""
+        while True:
+            with self._crew:
+                if not self._jobs:
+                    self._working -= 1
+                    return
+                job = self._jobs.popleft()
+            job.work()
 
     def _key(self, name: str) -> tuple[str, ...]:
         return self.hub.endpoint, self.repo, self.commit, name
@@ -414,6 +484,10 @@ class Reader:
         file = self.files.setdefault(name, _File())
         if file.size < 0 and name.endswith(_RANGED):
             self.read(name, 0, 8)
+        if file.size < 0 and name.endswith(_RANGED):
+            error = NetError("changed", f"the server does not tell the size of {name}")
+            error.finding = self.hub.explain(error, self.repo, self.commit)  # type: ignore[attr-defined]
+            raise error
         return file.size if name.endswith(_RANGED) else len(self.read(name, 0, INDEX_LIMIT))
 
     def read(self, name: str, start: int, stop: int) -> bytes:
@@ -437,7 +511,7 @@ class Reader:
             self.hub.moved.add(cached=1)
             return kept
         self._online(name)
-        limit = INDEX_LIMIT if name.endswith(".index.json") else 64 << 20
+        limit = INDEX_LIMIT if _is_index(name) else CONFIG_LIMIT if name == "config.json" else 64 << 20
         answer = self.hub._whole_or_none(self.repo, self.commit, name, limit, until)
         if answer is None:
             raise NetError("changed", f"{name} is listed, and not there")
@@ -451,11 +525,21 @@ class Reader:
 
     def _same_commit(self, answer: Answer) -> None:
         seen = _commit(answer)
-        if seen and seen != self.commit:
-            raise NetError("changed", f"the server answered for {seen[:7]}, not for {self.commit[:7]}")
+        if seen != self.commit:
+            said = f"for {seen[:7]}" if seen else "without a commit"
+            raise NetError("changed", f"the server answered {said}, not for {self.commit[:7]}")
+
+    def _same_file(self, name: str, file: _File) -> None:
+        """Refuse a file that is not the one of the list."""
+        listed, etag = self.sizes.get(name, -1), _tag(file.etag)
+        if listed >= 0 and file.size >= 0 and listed != file.size:
+            raise NetError("changed", f"{name} has {file.size} bytes, its list says {listed}")
+        if etag and self.oids.get(name, etag) != etag:
+            raise NetError("changed", f"{name} is {etag[:12]}…, its list says {self.oids[name][:12]}…")
 
     def ahead(self, names: Collection[str], index: str = "") -> None:
         """Begin to read the heads of files, many at once; by one request for all, where an index is named."""
+        self._here()
         until = time.monotonic() + self.hub.limits.total
         new = [n for n in names if n not in self.files and self.hub.cache.get(*self._head_key(n)) is None]
         if index and len(new) >= MANY and not self.hub.offline:
@@ -468,7 +552,14 @@ class Reader:
                 file.pending = Pending(
                     lambda n=name, f=file: self._first(n, f, until, FIRST),  # type: ignore[misc]
                     self._came.set,
+                    start=False,
                 )
+            with self._crew:
+                self._jobs.append(file.pending)
+                hire = self._working < AT_ONCE
+                self._working += hire
+            if hire and not in_thread(self._work):
+                self._work()
 
     def _at_once(self, index: str, names: Collection[str], until: float) -> None:
         """Take the headers of all shards from one answer, where the endpoint gives it and it proves itself.
@@ -520,21 +611,30 @@ class Reader:
             with self.hub.cache.lock(*self._head_key(name), wait=until - time.monotonic()):
                 if self._head_kept(name, file):  # another process has just read it
                     return
-                answer = self.hub._start(self.repo, self.commit, name, file, until, size)
-                if answer is None and file.size != 0:
-                    raise NetError("changed", f"{name} is listed, and not there")
-                if answer is not None:
-                    self._same_commit(answer)
-                    if not answer.ranged:
-                        self._noted(name)
-                self._settle(name, file, until)
+                try:
+                    self._fill(name, file, until, size)
+                except NetError as error:
+                    if error.kind != "changed":
+                        raise
+                    file.head, file.url, file.size = b"", "", -1  # from the start, once
+                    self._fill(name, file, until, size)
+
+    def _fill(self, name: str, file: _File, until: float, size: int) -> None:
+        answer = self.hub._start(self.repo, self.commit, name, file, until, size)
+        if answer is None and file.size != 0:
+            raise NetError("changed", f"{name} is listed, and not there")
+        if answer is not None:
+            self._same_commit(answer)
+            self._same_file(name, file)
+            self.noted(name, answer)
+        self._settle(name, file, until)
 
     def _head_kept(self, name: str, file: _File) -> bool:
         """Fill a file's head from the cache; tells whether it was there."""
         kept = self.hub.cache.get(*self._head_key(name))
-        if kept is None:
+        total, _, body = (kept or b"").partition(b"\n")
+        if kept is None or self.sizes.get(name, -1) not in (-1, int(total)):
             return False
-        total, _, body = kept.partition(b"\n")
         file.size, file.head, file.settled = int(total), body, True
         self.hub.moved.add(cached=1)
         return True
@@ -548,9 +648,13 @@ class Reader:
         if need:
             file.head = file.head[:need]
         file.settled = True
-        self.hub.cache.put(str(file.size).encode() + b"\n" + file.head, *self._head_key(name))
+        key = self._head_key(name) if _tag(file.etag) == self.oids.get(name) else ("head", *self._key(name))
+        self.hub.cache.put(str(file.size).encode() + b"\n" + file.head, *key)
 
-    def _noted(self, name: str) -> None:
+    def noted(self, name: str, answer: Answer | None) -> None:
+        """Note that a server sent the whole of a file for a part of it."""
+        if answer is None or answer.ranged:
+            return
         note = finding(
             "SRC108", visible(name), level="info", expected="a part of the file", observed="the whole was sent, and cut"
         )
@@ -558,6 +662,7 @@ class Reader:
             self.notes.append(note)
 
     def _weights(self, name: str, start: int, stop: int, until: float) -> bytes:
+        self._here()
         file = self.files.setdefault(name, _File())
         with file.lock:
             pending = file.pending
@@ -609,6 +714,10 @@ class Reader:
                 raise
             if file.size >= 0 and answer.size is not None and answer.size != file.size:
                 raise NetError("changed", f"{name} changed while it was read")
+            if url not in addresses:
+                self._same_commit(answer)
+                if file.etag and answer.first.get("x-linked-etag", file.etag) != file.etag:
+                    raise NetError("changed", f"{name} changed while it was read")
             file.url = answer.url
             return answer.body
         raise NetError("unreachable", f"{name} could not be resolved again")
@@ -656,7 +765,7 @@ def _rebuilt(header: Any, size: int) -> bytes:
     try:
         data = max((int(row["data_offsets"][1]) for row in rows), default=0)
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
-    except (KeyError, TypeError, ValueError, IndexError):
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError):
         return b""
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text if 8 + len(text) + data == size else b""
@@ -668,6 +777,15 @@ def _is_address(endpoint: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and " " not in endpoint
     except ValueError:
         return False
+
+
+def _is_index(name: str) -> bool:
+    return name.endswith(".index.json")
+
+
+def _tag(etag: str) -> str:
+    """Return an etag without its quotes."""
+    return etag.removeprefix("W/").strip('"')
 
 
 def _asked(wanted: Collection[str] | None) -> str:
@@ -690,7 +808,7 @@ def _commit(answer: Any) -> str:
 def _error_text(body: bytes) -> str:
     try:
         data = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     said = data.get("error") if isinstance(data, dict) else None
     return said if isinstance(said, str) else ""

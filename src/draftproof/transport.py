@@ -7,20 +7,26 @@ the limit. Nothing here knows what a repository is.
 from __future__ import annotations
 
 import random
+import re
 import threading
 import time
+import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from socket import inet_aton
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
+
+from draftproof.hub import other_digest
 
 HOPS = 5  # redirects
 TRIES = 4
 RETRIED = frozenset({408, 429, 500, 502, 503, 504})
-SLICE = 1 << 16  # bytes read at a time, and decoded at a time
+SLICE = 1 << 16  # bytes decoded at a time
 LONG = 8 << 20  # bytes of a read that is worth a bar
+SAID = 4096  # bytes of what is said beside an error or a redirect that are read
 SKIPPED = 1 << 20  # bytes that may be passed over where a server ignores the range
 
 
@@ -28,7 +34,13 @@ class NetError(OSError):
     """Say why a request came to nothing: kind is status, timeout, unreachable, changed, limit or refused."""
 
     def __init__(
-        self, kind: str, text: str, status: int = 0, headers: Mapping[str, str] | None = None, body: bytes = b""
+        self,
+        kind: str,
+        text: str,
+        status: int = 0,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        away: bool = False,
     ) -> None:
         super().__init__(5, text)
         self.kind = kind
@@ -36,6 +48,8 @@ class NetError(OSError):
         self.status = status
         self.headers = headers or {}
         self.body = body  # the first bytes of what the server said
+        self.away = away  # another host than the endpoint said it
+        self.name = ""  # the file that was asked for, where that is known
 
 
 class Answer(NamedTuple):
@@ -79,21 +93,24 @@ class Moved:
 class Pending:
     """Run a function in a thread of its own, which never keeps a process from ending."""
 
-    def __init__(self, run: Callable[[], Any], then: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, run: Callable[[], Any], then: Callable[[], None] = lambda: None, *, start: bool = True) -> None:
+        self._run, self._then = run, then
         self._value: Any = None
         self._error: BaseException | None = None
         self._done = threading.Event()
+        if start and not in_thread(self.work):
+            self._error = NetError("unreachable", "this machine gives no thread for a read")
+            self._done.set()
 
-        def work() -> None:
-            try:
-                self._value = run()
-            except BaseException as error:  # handed to whoever asks for the result
-                self._error = error
-            finally:
-                self._done.set()
-                then()
-
-        threading.Thread(target=work, daemon=True, name="draftproof-read").start()
+    def work(self) -> None:
+        """Run the function here and now, where start was false."""
+        try:
+            self._value = self._run()
+        except BaseException as error:  # handed to whoever asks for the result
+            self._error = error
+        finally:
+            self._done.set()
+            self._then()
 
     @property
     def done(self) -> bool:
@@ -107,6 +124,15 @@ class Pending:
         if self._error is not None:
             raise self._error
         return self._value
+
+
+def in_thread(run: Callable[[], None]) -> bool:
+    """Run a function in a thread of its own; tells whether the machine gave one."""
+    try:
+        threading.Thread(target=run, daemon=True, name="draftproof-read").start()
+    except RuntimeError:
+        return False
+    return True
 
 
 class Transport:
@@ -129,7 +155,7 @@ class Transport:
         self.bar: Callable[[int], Any] | None = None  # makes a progress bar of so many bytes, with update and close
         self.moved = Moved()
         self._home = _origin(self.endpoint)
-        self._private = _is_private(self.endpoint)
+        self._near = _nearness(self.endpoint)
 
     def until(self) -> float:
         """Return the deadline of a read that begins now."""
@@ -157,15 +183,23 @@ class Transport:
                 answer = Pending(lambda: self._hops(url, limit, until, span, method, follow)).result(until)
             except NetError as error:
                 failed = error
-                if error.kind in ("refused", "limit") or (error.kind == "status" and error.status not in RETRIED):
-                    raise
-                if time.monotonic() >= until:
+                if not self._again(error, attempt, url) or time.monotonic() >= until:
                     raise
                 continue
             assert isinstance(answer, Answer)
             return answer
         assert failed is not None
         raise failed
+
+    def _again(self, error: NetError, attempt: int, url: str) -> bool:
+        """Tell whether another try may help: also where a signed address of another host was refused."""
+        if error.kind == "status":
+            expired = error.away and error.status != 416 and self._is_home(url)
+            return error.status in RETRIED or (expired and not attempt)
+        return error.kind in ("timeout", "unreachable") or (error.kind == "changed" and not attempt)
+
+    def _is_home(self, url: str) -> bool:
+        return _origin(url) == self._home
 
     def _wait(self, attempt: int, failed: NetError | None, until: float) -> None:
         """Wait before another try: as long as the server asks, else longer each time; never beyond the deadline."""
@@ -180,8 +214,10 @@ class Transport:
         self, url: str, limit: int, until: float, span: tuple[int, int] | None, method: str, follow: bool
     ) -> Answer:
         first: Mapping[str, str] | None = None
+        away = False  # once led elsewhere, a way back home is not ours: it gets no token
         for _ in range(HOPS + 1):
-            answer = self._once(url, limit, until, span, method, first)
+            away = away or not self._is_home(url)
+            answer = self._once(url, limit, until, span, method, first, away)
             first = answer.first
             if not (300 <= answer.status < 400 and "location" in answer.headers and follow):
                 return answer
@@ -199,7 +235,7 @@ class Transport:
             raise NetError("refused", "a redirect to another scheme than http or https")
         if urlsplit(url).scheme == "https" and parts.scheme == "http":
             raise NetError("refused", "a redirect from https to http")
-        if _is_private(target) and not self._private:
+        if _nearness(target) > self._near:
             raise NetError("refused", "a redirect into a private network")
         return target
 
@@ -211,11 +247,14 @@ class Transport:
         span: tuple[int, int] | None,
         method: str,
         first: Mapping[str, str] | None,
+        away: bool,
     ) -> Answer:
         headers = {"user-agent": self.agent, "accept-encoding": "identity" if span or method == "HEAD" else "gzip"}
         if span:
             headers["range"] = f"bytes={span[0]}-{span[1] - 1}"
-        if self.token and _origin(url) == self._home:
+        if self.token and not away:
+            if not re.fullmatch(r"[!-~]+", self.token):
+                raise NetError("refused", "the token holds characters that no token has")
             headers["authorization"] = f"Bearer {self.token}"
         left = until - time.monotonic()
         if left <= 0:
@@ -228,26 +267,33 @@ class Transport:
                 got = {str(k).lower(): str(v) for k, v in response.headers.items()}
                 status = int(response.status_code)
                 if 300 <= status < 400 and "location" in got:
+                    if method == "GET" and (_whole(got) or SAID) < SAID:
+                        self._some(response, until)  # to its end, so that the connection serves again
                     return Answer(status, first or got, got, url, b"", None, False)
                 if status >= 400:
                     text = b"" if method == "HEAD" else self._some(response, until)
-                    raise NetError("status", f"HTTP {status}", status, {**(first or {}), **got}, text)
+                    who = f" from {urlsplit(url).hostname}" if away else ""
+                    raise NetError("status", f"HTTP {status}{who}", status, {**(first or {}), **got}, text, away)
+                if status not in ((200, 206) if span else (200,)):
+                    raise NetError("changed", f"HTTP {status}, which was not asked for")
                 if method == "HEAD":
                     return Answer(status, first or got, got, url, b"", _whole(got), False)
                 return self._body(response, status, first or got, got, url, limit, until, span)
         except NetError:
             raise
         except Exception as error:  # whatever the client raises: its types are not ours
-            raise NetError(*_explained(error)) from None
+            kind, said = _explained(error)
+            raise NetError(kind, said.replace(self.token, "***") if self.token else said) from None
 
     def _some(self, response: Any, until: float) -> bytes:
         """Return the first bytes of an error's body."""
         out = b""
         for chunk in response.iter_raw():
+            self.moved.add(bytes=len(chunk))
             out += bytes(chunk)
-            if len(out) >= 4096 or time.monotonic() > until:
+            if len(out) >= SAID or time.monotonic() > until:
                 break
-        return out[:4096]
+        return out[:SAID]
 
     def _body(
         self,
@@ -267,17 +313,25 @@ class Transport:
         if got.get("content-type", "").lower().startswith("text/html"):
             raise NetError("unreachable", "a web page (HTML) in place of the file: the network may ask to log in")
         start, stop = span or (0, limit)
-        size, skip, wanted = _whole(got), 0, stop - start
+        size, skip, wanted = _whole(got) if encoding == "identity" else None, 0, stop - start
         if span and status == 206:
             told = _content_range(got.get("content-range", ""))
             if told is None or told[0] != start or told[1] > stop or (told[1] < stop and told[1] != told[2]):
                 shown = got.get("content-range", "nothing")
                 raise NetError("changed", f"another range than bytes {start} to {stop}: {shown!r}")
             size, wanted = told[2], told[1] - start
+            if (length := _whole(got)) is not None and length != wanted:
+                raise NetError("changed", f"{length} bytes for a range of {wanted}")
         elif span:
             size, skip = (_whole(got), start)
             if skip > SKIPPED:
                 raise NetError("changed", "the server ignores ranges")
+        linked = whole_number(first.get("x-linked-size", ""))
+        if linked is not None and size is not None and encoding == "identity" and size != linked:
+            raise NetError("changed", f"{size} bytes of a file of {linked}")
+        size = linked if size is None else size
+        if not span and size is not None and size > limit:
+            raise NetError("limit", f"{size} bytes")
         unpack = zlib.decompressobj(31) if encoding == "gzip" else None
         out, seen = bytearray(), 0
         for chunk in self._chunks(response, wanted if span else _whole(got) or 0):
@@ -288,10 +342,10 @@ class Transport:
                 seen += len(part)
                 out += part[max(0, skip - (seen - len(part))) :] if skip else part
                 if not span and len(out) > limit:
-                    raise NetError("limit", f"more than {limit} bytes")
+                    raise NetError("refused", f"more than {limit} bytes, and no end told")
                 if unpack and unpack.eof:
                     break
-            if span and len(out) >= wanted:
+            if (span and len(out) >= wanted) or (unpack and unpack.eof):
                 break
             if time.monotonic() > until:
                 raise NetError("timeout", "no end before the deadline")
@@ -301,17 +355,19 @@ class Transport:
             if size is not None and len(out) < min(wanted, max(0, size - start)):
                 raise NetError("unreachable", f"the answer was cut after {len(out)} bytes")
             size = size if size is not None else (None if len(out) >= wanted else start + len(out))
-        if not span and encoding == "identity" and size is not None and len(out) != size:
+        if not span and size is not None and len(out) != size and (encoding == "identity" or linked is not None):
             raise NetError("unreachable", f"the answer was cut after {len(out)} of {size} bytes")
         if unpack and not unpack.eof:
             raise NetError("unreachable", "the answer was cut inside its compression")
+        if not span and (seen_as := other_digest(_tag(first.get("x-linked-etag", "")), bytes(out))):
+            raise NetError("changed", f"bytes of another digest than the Hub names: {seen_as[:12]}…")
         return Answer(status, first, got, url, bytes(out[:wanted]) if span else bytes(out), size, status == 206)
 
     def _chunks(self, response: Any, size: int) -> Iterator[bytes]:
         """Yield a body as it comes; a long one with a bar."""
         bar = self.bar(size) if self.bar is not None and size > LONG else None
         try:
-            for chunk in response.iter_raw(SLICE):
+            for chunk in response.iter_raw():  # as they come: no wait for more than is needed
                 if bar is not None:
                     bar.update(len(chunk))
                 yield chunk
@@ -340,28 +396,45 @@ def _origin(url: str) -> tuple[str, str, int]:
 
 def is_local(url: str) -> bool:
     """Tell whether an address is, by its own words, one of this machine."""
-    host = (urlsplit(url).hostname or "").lower().rstrip(".")
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+    return _nearness(url) == 2
 
 
-def _is_private(url: str) -> bool:
-    """Tell whether an address is, by its own words, one of this machine or of a private network."""
-    host = (urlsplit(url).hostname or "").lower().rstrip(".")
-    if host == "localhost" or host.endswith((".localhost", ".local", ".internal")):
-        return True
+def _nearness(url: str) -> int:
+    """Return how near an address is by its own words: 0 public, 1 in a private network, 2 this machine, 3 its link.
+
+    A redirect may not lead nearer than the endpoint itself is, and never to an address of the link.
+    """
+    host = unicodedata.normalize("NFKC", urlsplit(url).hostname or "").lower().rstrip(".")
+    if host == "localhost" or host.endswith(".localhost"):
+        return 2
+    if host.endswith((".local", ".internal")):
+        return 1
     try:
-        address = ip_address(host)
+        address: IPv4Address | IPv6Address = ip_address(host)
     except ValueError:
-        return False
-    return not address.is_global
+        if not re.fullmatch(r"[0-9a-fx.]+", host):
+            return 0
+        try:
+            address = ip_address(inet_aton(host))  # 127.1, 2130706433, 0x7f000001
+        except (OSError, ValueError):
+            return 0
+    address = getattr(address, "ipv4_mapped", None) or address
+    if address.is_loopback or address.is_unspecified:
+        return 2
+    return 3 if address.is_link_local else int(not address.is_global)
+
+
+def _tag(etag: str) -> str:
+    return etag.removeprefix("W/").strip('"')
+
+
+def whole_number(text: str) -> int | None:
+    """Return a count that a header gives, or None where it is not one."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def _whole(headers: Mapping[str, str]) -> int | None:
-    length = headers.get("content-length", "")
-    return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
+    return whole_number(headers.get("content-length", ""))
 
 
 def _content_range(text: str) -> tuple[int, int, int] | None:
@@ -388,11 +461,9 @@ def asked_to_wait(headers: Mapping[str, str]) -> float | None:
             return max(0.0, parsedate_to_datetime(after).timestamp() - time.time())
         except (TypeError, ValueError, OverflowError):
             return None
-    for part in headers.get("ratelimit", "").split(";"):
-        name, _, value = part.strip().partition("=")
-        if name == "t" and value.isascii() and value.isdigit():
-            return float(value[:9])
-    return None
+    pairs = (part.strip().partition("=") for part in headers.get("ratelimit", "").split(";"))
+    rate = {name: number for name, _, value in pairs if (number := whole_number(value[:9])) is not None}
+    return None if rate.get("r", 0) else rate.get("t")  # where requests remain, it says nothing of a wait
 
 
 def _explained(error: Exception) -> tuple[str, str]:

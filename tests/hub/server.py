@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,6 +62,8 @@ class Reply:
     rate: int | None = None  # bytes a second
     hang: float = 0.0  # seconds of silence; the connection is then closed without an answer
     drop: bool = False  # the connection is closed at once
+    raw: Iterable[bytes] | None = None  # sent as they are, in place of all that would be sent; then it is closed
+    pace: float = 0.0  # seconds after each part of raw
 
     @property
     def length(self) -> int:
@@ -258,6 +260,7 @@ class Server:
         self._told: dict[tuple[str, int, int], tuple[str, bool]] = {}
         self._gathered: dict[tuple[Path, bool], bytes] = {}
         self._free = 0.0  # when the shared link is free again
+        self._writers: dict[asyncio.StreamWriter, asyncio.Future[None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         if root is not None:
             for folder in sorted(p for p in root.glob("*/*") if p.is_dir()):
@@ -283,15 +286,16 @@ class Server:
         return made
 
     def told(self, path: Path) -> tuple[str, bool]:
-        """Return the digest of a file, and whether it is one that the CDN gives; of weights a stand-in, by its head."""
+        """Return the digest of a file, and whether the CDN gives it; of weights a stand-in, made of head and size."""
         info = os.stat(path)
         key = str(path), info.st_size, info.st_mtime_ns
         if key not in self._told:
-            large = path.name.endswith(WEIGHTS) or info.st_size >= LARGE
+            weights = path.name.endswith(WEIGHTS)
+            large = weights or info.st_size >= LARGE
             with open(path, "rb") as file:
-                raw = file.read(1 << 20) if large else file.read()
-            salt = str(info.st_size).encode() if large else b"blob %d\0" % len(raw)
-            digest = (hashlib.sha256(raw + salt) if large else hashlib.sha1(salt + raw)).hexdigest()
+                raw = file.read(1 << 20) + str(info.st_size).encode() if weights else file.read()
+            git = hashlib.sha1(b"blob %d\0" % len(raw) + raw).hexdigest()
+            digest = hashlib.sha256(raw).hexdigest() if large else git
             if large:
                 self._blobs[digest] = path
             self._told[key] = digest, large
@@ -321,8 +325,8 @@ class Server:
         loop = self._loop = asyncio.new_event_loop()
 
         async def serve() -> None:
-            hub = await asyncio.start_server(lambda r, w: self._connection("hub", r, w), "127.0.0.1", 0, limit=1 << 20)
-            cdn = await asyncio.start_server(lambda r, w: self._connection("cdn", r, w), "127.0.0.1", 0, limit=1 << 20)
+            hub = await asyncio.start_server(lambda r, w: self._accept("hub", r, w), "127.0.0.1", 0, limit=1 << 20)
+            cdn = await asyncio.start_server(lambda r, w: self._accept("cdn", r, w), "127.0.0.1", 0, limit=1 << 20)
             self.hub, self.cdn = (f"http://127.0.0.1:{s.sockets[0].getsockname()[1]}" for s in (hub, cdn))
             self._stop = asyncio.Event()
             ready.set()
@@ -333,6 +337,10 @@ class Server:
             for task in rest:
                 task.cancel()
             await asyncio.gather(*rest, return_exceptions=True)
+            for writer in self._writers:
+                writer.transport.abort()
+            for _ in range(3):
+                await asyncio.sleep(0)
 
         def run() -> None:
             loop.run_until_complete(serve())
@@ -505,6 +513,9 @@ class Server:
 
     # --- sending
 
+    def _accept(self, side: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers[writer] = asyncio.ensure_future(self._connection(side, reader, writer))
+
     async def _connection(self, side: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         number, window, first = self.connections, [FLIGHT, 0.0], True
@@ -542,6 +553,15 @@ class Server:
         if reply.hang:
             await asyncio.sleep(reply.hang)
         if reply.hang or reply.drop:
+            return False
+        if reply.raw is not None:
+            for part in reply.raw:
+                row = row._replace(sent=row.sent + len(part))
+                if place < len(self.log):
+                    self.log[place] = row
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(reply.pace)
             return False
         chunked = reply.headers.get("Transfer-Encoding") == "chunked"
         headers = {**reply.headers} if chunked else {"Content-Length": str(reply.length), **reply.headers}
