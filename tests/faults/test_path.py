@@ -197,6 +197,8 @@ def test_p08_server_errors(world: World, status: int) -> None:
 @pytest.mark.parametrize("what", ["refused", "dns", "tls", "proxy"])
 def test_p09_no_connection(world: World, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """One line with the cause, no traceback, within the deadline."""
+    from huggingface_hub.utils import close_session
+
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -205,12 +207,13 @@ def test_p09_no_connection(world: World, monkeypatch: pytest.MonkeyPatch, what: 
         "tls": world.server.hub.replace("http:", "https:"), "proxy": "http://example.invalid",
     }[what]  # fmt: skip
     if what == "proxy":
-        from huggingface_hub.utils import close_session
-
         monkeypatch.setenv("HTTP_PROXY", f"http://user:{TOKEN}@127.0.0.1:{port}")
         close_session()
     began = time.monotonic()
     found = world.fails(endpoint=endpoint)
+    if what == "proxy":
+        monkeypatch.delenv("HTTP_PROXY")
+        close_session()
     assert found.code == "SRC107"
     assert "\n" not in found.observed
     assert "Error: " in found.observed or "in time" in found.observed or "before the deadline" in found.observed
