@@ -481,6 +481,7 @@ def _revise(
     from draftproof import api, render  # noqa: PLC0415
     from draftproof.diff import diff  # noqa: PLC0415
     from draftproof.findings import Report, visible  # noqa: PLC0415
+    from draftproof.hub import Taken  # noqa: PLC0415
     from draftproof.revise import revise  # noqa: PLC0415
 
     if args.name or args.output:
@@ -501,15 +502,18 @@ def _revise(
         if code := _deliver(text, str(path), top):
             return "", code
     after = api.check_pair_id(id, _library(args, top))
+    taken = library.hub.taken() if library.hub is not None else Taken()
     stale = [f for f in after.findings if f.code == "CON112"]
     files = [os.path.relpath(path) for path in made.files]
     if args.format == "json":
         data = {"files": files, "says": made.says, "reviews": [r.to_dict() for r in reviews], "check": after.to_dict()}
-        return _json(data), 0
+        return _json(data | taken._asdict()), 0
     said = [*made.says, *(f"written: {path}" for path in files)]
     said.append(f"{after.subject} now: {render.verdict_text(after)}")
     said += [f"no longer needed: {f.subject} ({f.contract})" for f in stale]
     said.append("next: pytest -m snapshot, and --snapshot-update once it is as meant")
+    if taken.requests or taken.cached:
+        said.append(render.read_text(taken.bytes, taken.requests, taken.cached))
     shown = "\n".join(visible(line, 1000) for line in said)
     return "\n".join([*(render.report_text(r) for r in reviews), shown]) + "\n", 0
 

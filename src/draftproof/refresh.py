@@ -25,6 +25,7 @@ from draftproof.hub import (
     cached_revision,
     cached_snapshot,
     hosted,
+    no_checkpoint,
     open_model,
     open_snapshot,
     read_recording,
@@ -245,7 +246,7 @@ def opened(spec: str, library: Library, revision: str = "") -> Source | Finding:
             source, lacking = open_snapshot(folder, repo), None
             if isinstance(source, Source):
                 source.repo, source.revision = repo, commit
-    return lacking or source
+    return lacking or (no_checkpoint(source) if isinstance(source, Source) else None) or source
 
 
 # --- all that contracts use ---------------------------------------------------------------------------------------

@@ -273,6 +273,36 @@ def test_nothing_is_written_of_a_repo_that_was_not_read_whole(
     assert [name.partition("@")[0] for name in here.files()] == ["org--drafter"]
 
 
+ODD: dict[str, tuple[dict[str, bytes], int, str]] = {
+    "an adapter": ({"adapter_config.json": b"{}", "adapter_model.safetensors": b.safetensors({})}, 2, "SRC124"),
+    "a config alone": ({"config.json": json.dumps(b.dense_config()).encode()}, 4, "SRC120"),
+    "GGUF": ({"config.json": json.dumps(b.dense_config()).encode(), "a.gguf": b"GGUF"}, 4, "SRC116"),
+    "a diffusion model": (
+        {"model_index.json": b'{"_class_name": "X"}', "a.safetensors": b.safetensors({})},
+        2,
+        "SRC125",
+    ),
+    "no model": ({"README.md": b"hello"}, 2, "SRC114"),
+    "nothing": ({}, 2, "SRC114"),
+    "training state": ({"optimizer.pt": b"x", "trainer_state.json": b"{}"}, 2, "SRC126"),
+    "a config that is no JSON": ({"config.json": b"{", "model.safetensors": b.safetensors({})}, 1, "CFG302"),
+    "empty weights": ({"config.json": json.dumps(b.dense_config()).encode(), "model.safetensors": b""}, 1, "STF201"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_repo_that_holds_something_else_is_told_as_what_it_is(case: str, here: Here) -> None:
+    files, code, said = ODD[case]
+    folder = here.root / "published" / "odd"
+    folder.mkdir()
+    for name, raw in files.items():
+        (folder / name).write_bytes(raw)
+    here.hub.add("org/odd", folder)
+    assert here.run("record", "org/odd") == code, here.out
+    assert said in here.out
+    assert here.files() == []
+
+
 def test_malformed_repo_is_told_from_one_that_could_not_be_read(here: Here) -> None:
     folder = here.hub.repos[DRAFTER].commits[here.commits[DRAFTER]]
     (folder / "model.safetensors").write_bytes(b"\xff" * 64)
@@ -453,6 +483,17 @@ def test_commit_of_a_pair_that_is_not_at_hand_is_fetched(here: Here) -> None:
     assert f'revision = "{two}"' in (here.root / "contracts/pairs/mine.toml").read_text()
     assert here.recorded(DRAFTER, two)["read"]["source"].startswith("the Hub at 127.0.0.1")
     assert here.run("check", "mine", "--hub", "recordings") == 0
+
+
+def test_json_of_a_moved_pair_says_what_was_moved(here: Here) -> None:
+    here.pair(drafter=here.commits[DRAFTER])
+    assert here.run("record", DRAFTER, TARGET) == 0
+    two = here.publish(DRAFTER, b.dense_config(), b.dense(style="bare"), "next")
+    here.hub.reset()
+    data = here.json("record", "mine", "--drafter-revision", two)
+    assert data["requests"] > 0
+    assert data["requests"] + data["check"]["requests"] == here.hub.requests
+    assert data["bytes"] > 0
 
 
 def test_commit_of_a_pair_that_the_repo_has_not_changes_nothing(here: Here) -> None:

@@ -208,7 +208,7 @@ def test_json_names_files_reviews_and_the_check(repository: Path, capsys: pytest
     words = ["record", "mine", "--drafter-revision", NEW, "--from", "v2", "--format", "json"]
     assert cli.main(words) == 0
     data = json.loads(capsys.readouterr().out)
-    assert set(data) == {"schema", "files", "says", "reviews", "check"}
+    assert set(data) == {"schema", "files", "says", "reviews", "check", "requests", "bytes", "cached"}
     assert data["files"][-1] == "contracts/pairs/mine.toml"
     assert data["reviews"][0]["review"]["verdict"] in ("differs", "unknown")
     assert data["check"]["subject"] == "mine"
