@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -236,6 +237,13 @@ def test_target_of_real_scale_is_counted_by_its_headers_alone(here: Here, kimi: 
     assert len(data["tensors"]["named"]) < 10
     weights = [row for name, row in data["files"].items() if name.endswith(".safetensors")]
     assert sum(row["size"] for row in weights) > 5e11
+    for name in sorted(n for n in data["files"] if n.endswith(".safetensors"))[::9]:
+        with open(kimi / repo / name, "rb") as file:
+            size = file.read(8)
+            head = size + file.read(int.from_bytes(size, "little"))
+        assert data["files"][name]["header_sha256"] == hashlib.sha256(head).hexdigest()
+    assert data["tensors"]["parameters"] > 1e12  # of packed weights: what they stand for
+    assert here.hub.requests < 2 * len(weights)
     assert here.hub.bytes < 60e6
     assert here.file(repo, commit).stat().st_size < 60_000
 
