@@ -368,7 +368,7 @@ def guess_weights(
 
     What a header says of a tensor is proof; that one is missing is not, so then the index must be read.
     """
-    names = source.reader.likely(source.files) if source.reader is not None else []
+    names = source.reader.likely(source.files, wanted) if source.reader is not None else []
     if not names:
         return None
     found: list[Finding] = []

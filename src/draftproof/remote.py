@@ -735,8 +735,8 @@ class Reader:
         """Keep what a contract's read of this commit gave."""
         self.hub.cache.put(json.dumps(data).encode(), "facts", *self._key(_asked(wanted)))
 
-    def likely(self, files: Mapping[str, int]) -> list[str]:
-        """Return the shards that probably hold embedding, norm and head: the first, and the last three.
+    def likely(self, files: Mapping[str, int], wanted: Collection[str] = ()) -> list[str]:
+        """Return the shards that probably hold embedding, norm and head, the first and the last three, and layers.
 
         Empty where names alone could mislead: another set of shards, or a whole file, stands beside them.
         """
@@ -750,13 +750,26 @@ class Reader:
         if len(sets) != 1:
             return []
         shards = [name for _, name in sorted(next(iter(sets.values())).items())]
-        return shards if len(shards) <= 4 else [shards[0], *shards[-3:]]
+        if len(shards) <= 4:
+            return shards
+        count = _layers(self.small.get("config.json", b""))
+        numbers = {int(n[1]) for n in map(_LAYER.search, wanted) if n}
+        places = sorted({n * len(shards) // count for n in numbers if n < count} if count else ())[:_MORE]
+        return list(dict.fromkeys([shards[0], *shards[-3:], *(shards[n] for n in places)]))
 
 
 BLOCK = 1 << 16
+_MORE = 4  # shards that are guessed for the layers that are wanted
+_LAYER = re.compile(r"\blayers\.(\d{1,4})\.")
 _SAFE = ".safetensors"
 _RANGED = (_SAFE, ".bin", ".pt", ".pth")
 _PLAIN = re.compile(r"[^/\\\x00-\x1f:]{1,255}")
+
+
+def _layers(config: bytes) -> int:
+    """Return how many layers a config counts, be it in a table inside; 0 where it does not tell."""
+    counts = {int(n) for n in re.findall(rb'"num_hidden_layers"\s*:\s*(\d{1,4})\b', config)}
+    return counts.pop() if len(counts) == 1 else 0
 
 
 def _rebuilt(header: Any, size: int) -> bytes:
