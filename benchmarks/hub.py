@@ -54,7 +54,7 @@ class Row(NamedTuple):
 def ours(spec: str, role: str, wanted: list[str] | None) -> Callable[[], int]:
     """Return a read by draftproof: config, and the wanted tensors, or all."""
     import filelock  # noqa: F401
-    from huggingface_hub import utils  # noqa: F401
+    from huggingface_hub.utils import get_session, get_token  # noqa: F401
 
     from draftproof import api, remote  # noqa: F401
     from draftproof.checkpoint import Checkpoint
@@ -75,6 +75,7 @@ def ours(spec: str, role: str, wanted: list[str] | None) -> Callable[[], int]:
 def theirs(how: str, spec: str) -> Callable[[], int]:
     """Return a read by huggingface_hub: every shard in turn, all headers at once, or the index and then two shards."""
     from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.utils import get_session  # noqa: F401
 
     api = HfApi(endpoint=os.environ["HF_ENDPOINT"])
     name = "model.safetensors.index.json"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -29,6 +31,7 @@ from draftproof.strict import CONFIG_LIMIT, strict_json
 
 WHOLE = ("architectures", "model_type")  # a nested table has its own, which speak of that table alone
 QUANTISATION_FILE = "hf_quant_config.json"  # where older exports declare how weights are quantised
+KEPT = 20_000  # tensors of a table that is kept whole; of a larger one the headers are, and are as quick to read
 LISTED = 8  # names shown before "and N more"
 
 
@@ -302,10 +305,11 @@ class Checkpoint:
     ) -> tuple[Table, list[Finding]]:
         source = self.source
         guessed = guess_weights(source, wanted, enough) if wanted is not None and enough is not None else None
-        table, found = guessed or read_weights(source, wanted, named)
+        with _uncollected():
+            table, found = guessed or read_weights(source, wanted, named)
         if source.reader is not None:
             source.notes += [f for f in source.reader.notes if f not in source.notes]
-            if table.read and not any(f.level == "unknown" for f in found):
+            if table.read and len(table.tensors) <= KEPT and not any(f.level == "unknown" for f in found):
                 rows = {n: [t.dtype, list(t.shape), t.start, t.end, table.files[n]] for n, t in table.tensors.items()}
                 kept = {
                     "tensors": rows,
@@ -352,6 +356,18 @@ def parse_config(raw: bytes, where: str) -> tuple[dict[str, Any] | None, list[Fi
         found.append(finding("CFG303", "config.json", expected="an object", observed=seen, where=where))
         return None, found
     return data, found
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Hold off the garbage collector: it would walk every tensor of a large table again and again, and find none."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 # --- weight files of a folder -------------------------------------------------------------------------------------
