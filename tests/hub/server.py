@@ -333,13 +333,11 @@ class Server:
             await self._stop.wait()
             hub.close()
             cdn.close()
-            rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-            for task in rest:
-                task.cancel()
-            await asyncio.gather(*rest, return_exceptions=True)
-            for writer in self._writers:
-                writer.transport.abort()
-            for _ in range(3):
+            for _ in range(5):  # connections, and what closes their sockets
+                rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+                for task in rest:
+                    task.cancel()
+                await asyncio.gather(*rest, return_exceptions=True)
                 await asyncio.sleep(0)
 
         def run() -> None:
@@ -528,7 +526,7 @@ class Server:
                 if not await self._serve(request, writer, window):
                     return
         except (ConnectionError, asyncio.CancelledError):
-            pass
+            writer.transport.abort()
         finally:
             with contextlib.suppress(Exception):
                 writer.close()
