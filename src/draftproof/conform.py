@@ -152,6 +152,8 @@ def conform(
         if view.logical is None and view.unexplained and library is not None:
             _undeclared(view, library)
     view.findings[:0] = checkpoint.findings
+    view.lookup = _corrected(view.lookup, view.dims.believed.values())
+    view.dims.sides[checkpoint.role] = view.lookup
     return view
 
 
@@ -557,13 +559,35 @@ def _file(table: Table, disk: str) -> str:
     return table.files.get(disk, "")
 
 
+class _Heard(NamedTuple):
+    """Hold a tensor that a rule speaks of: what its axes say of the dims."""
+
+    rule: TensorRule
+    at: Mapping[str, int]
+    disk: str
+    shape: tuple[int, ...]
+
+    @property
+    def witness(self) -> str:
+        return f"tensor {visible(self.disk)} {list(self.shape)}"
+
+    def wrong(self, dims: Lookup) -> list[tuple[Expr, int]]:
+        """Return the axes, with their sizes, that are not what the dims make of them."""
+        at, axes = _with(dims, self.at), zip(self.rule.shape, self.shape, strict=True)
+        return [
+            (axis, size)
+            for axis, size in axes
+            if not isinstance(value := value_of(axis, at), Unknown) and value != size
+        ]
+
+
 def _hear_witnesses(view: View) -> None:
-    """Let tensors that were read witness the dims that stand alone on an axis.
+    """Let tensors that were read witness dims: what stands on their axes, and how many there are of a row.
 
     They bind a dim that no config states. Where two or more agree with each other and not with the config, the config
     is what is wrong: that is one finding, and the tensors are believed from then on.
     """
-    contract, heard = _contract(view), dict[str, list[Known]]()
+    contract, heard = _contract(view), list[_Heard]()
     if not view.table.read:
         return
     for name, disk in view.names.items():
@@ -573,18 +597,157 @@ def _hear_witnesses(view: View) -> None:
                 continue  # the row begins later: this name is another rule's
             shape = view.table.tensors[disk].shape
             if len(shape) == len(rule.shape):
-                for axis, size in zip(rule.shape, shape, strict=True):
-                    if axis.name:
-                        heard.setdefault(axis.name, []).append(Known(size, f"tensor {visible(disk)} {list(shape)}"))
-    view.dims.extra = {name: rows[0] for name, rows in heard.items()}
-    for name, rows in heard.items():
-        stated = view.dims.stated(name, view.checkpoint.role)
-        agree = len(rows) > 1 and len({row.value for row in rows}) == 1
-        if agree and isinstance(stated, Known) and stated.value != rows[0].value:
-            dim = contract.dims[name]
-            more = f"{rows[0].witness} and {len(rows) - 1} more"
-            view.findings.append(disagreement(Disagreement(dim, stated, Known(rows[0].value, more))))
-            view.dims.believe(name, rows[0])
+                heard.append(_Heard(rule, index, disk, shape))
+    alone = dict[str, list[Known]]()
+    for row in heard:
+        for axis, size in zip(row.rule.shape, row.shape, strict=True):
+            if axis.name:
+                alone.setdefault(axis.name, []).append(Known(size, row.witness))
+    counts = _counted(view, heard) if view.table.complete else {}
+    view.dims = Bindings(view.dims.dims, view.dims.sides, counts | {name: _most(rows) for name, rows in alone.items()})
+    for name, rows in alone.items():
+        if len(rows) > 1 and len({row.value for row in rows}) == 1:
+            _hold_to_config(view, name, rows[0], len(rows) - 1)
+    _solve(view, heard)
+    _blame(view, heard, counts)
+
+
+def _most(rows: Sequence[Known]) -> Known:
+    """Return the first of those that most agree with."""
+    values = [row.value for row in rows]
+    return max(rows, key=lambda row: values.count(row.value))
+
+
+def _counted(view: View, heard: Sequence[_Heard]) -> dict[str, Known]:
+    """Return how many of a row the file has, by the dim that its loop stops at, where they stand without a gap."""
+    present = dict[str, dict[int, str]]()
+    for row in heard:
+        for loop in row.rule.over:
+            if loop.stop.name and loop.step == 1 and value_of(loop.first, view.dims) == 0:
+                present.setdefault(loop.stop.name, {}).setdefault(row.at[loop.name], row.disk)
+    return {
+        name: Known(len(at), f"tensor {visible(at[len(at) - 1])}, the last of its row")
+        for name, at in present.items()
+        if max(at) == len(at) - 1
+    }
+
+
+def _solve(view: View, heard: Sequence[_Heard]) -> None:
+    """Bind from the tensors a dim that is never alone on an axis, where all else on the axis is known."""
+    found = dict[str, list[Known]]()
+    for row in heard:
+        at = _with(view.dims, row.at)
+        for axis, size in zip(row.rule.shape, row.shape, strict=True):
+            open_ = [name for name in axis.names if not isinstance(at(name), Known)]
+            if len(open_) == 1 and not axis.name and (value := _solution(axis, open_[0], size, at)) is not None:
+                found.setdefault(open_[0], []).append(Known(value, row.witness))
+    if found:
+        more = {name: _most(rows) for name, rows in found.items()} | dict(view.dims.extra)
+        view.dims = Bindings(view.dims.dims, view.dims.sides, more, view.dims.believed)
+
+
+def _solution(axis: Expr, name: str, size: int, dims: Lookup) -> int | None:
+    """Return the only positive value of a dim that gives an axis its size, or None."""
+    at = [value_of(axis, _with(dims, {name: v})) for v in (0, 1)]
+    if not all(isinstance(v, int) for v in at) or at[0] == at[1] or (size - at[0]) % (at[1] - at[0]):
+        return None
+    value: int = (size - at[0]) // (at[1] - at[0])
+    return value if value > 0 and value_of(axis, _with(dims, {name: value})) == size else None
+
+
+def _blame(view: View, heard: Sequence[_Heard], counts: Mapping[str, Known]) -> None:
+    """Say once what two or more tensors of a wrong shape, or whole rows too few, agree on: the dim that is wrong."""
+
+    layers = _contract(view).sizes.get("layers", "")
+    for name, count in counts.items():
+        stated = view.dims(name)
+        if name != layers and isinstance(stated, Known) and stated.value != count.value:
+            rows = [row for row in heard if any(loop.stop.name == name for loop in row.rule.over)]
+            if _fits(view, heard, name, count.value) and not any(row.wrong(view.dims) for row in rows):
+                _hold_to_config(view, name, count)
+    tried = set[str]()
+    while wrong := [
+        (row, axes)
+        for row in heard
+        if view.table.tensors[row.disk].dtype in row.rule.dtype and (axes := row.wrong(view.dims))
+    ]:
+        best: tuple[int, str, int] = (1, "", 0)
+        rivals = 0
+        for name in sorted({n for _, axes in wrong for axis, _ in axes for n in axis.names} - tried):
+            own = [(row, axis, size) for row, axes in wrong for axis, size in axes if name in axis.names]
+            values = {_solution(axis, name, size, _with(view.dims, row.at)) for row, axis, size in own}
+            value = values.pop()
+            if values or value is None or not _fits(view, heard, name, value):
+                continue
+            rivals = rivals + 1 if len(own) == best[0] else 0
+            best = max(best, (len(own), name, value))
+        _, name, value = best
+        if not name or rivals:
+            return
+        rows = [row for row, axes in wrong if any(name in axis.names for axis, _ in axes)]
+        rows.sort(key=lambda row: (-math.prod(row.shape), row.disk))
+        _hold_to_config(view, name, Known(value, rows[0].witness), len(rows) - 1, rows)
+        tried.add(name)
+
+
+def _fits(view: View, heard: Sequence[_Heard], name: str, value: int) -> bool:
+    """Tell whether every tensor whose shape takes up a dim has its own shape where the dim is another."""
+    believed = {**view.dims.believed, name: Known(value, "tried")}
+    dims = Bindings(view.dims.dims, view.dims.sides, view.dims.extra, believed)
+    return not any(row.wrong(dims) for row in heard if any(name in axis.names for axis in row.rule.shape))
+
+
+def _hold_to_config(view: View, name: str, seen: Known, others: int = 0, rows: Sequence[_Heard] = ()) -> None:
+    """Report a dim of which the config says another thing than the tensors, and believe these.
+
+    Tensors of which none says it alone are wrong by their shape: that is said of the first, for all of them.
+    """
+    contract, side = _contract(view), view.checkpoint.role
+    dim = contract.dims.get(name)
+    if dim is None or (side not in dim.sources and dim.default is None) or name in view.dims.believed:
+        return
+    stated = view.dims.stated(name, side)
+    if isinstance(stated, Absent) and dim.default is not None:
+        stated = view.dims(name)
+    if not isinstance(stated, Known) or stated.value == seen.value:
+        return
+    own = [str(source) for source in dim.sources.get(side, ())]
+    shared = any(str(s) in own for d in contract.dims.values() if d is not dim for s in d.sources.get(side, ()))
+    key = next((source.name for source in dim.sources.get(side, ()) if source.name), "")
+    key = stated.key if stated.key and not shared else key
+    remedy = f"State {key} as {seen.value}, or export the tensors again from a model of {stated.value}."
+    more: dict[str, Any] = {"help": remedy} if key else {}
+    if rows:
+        first = rows[0]
+        at, axes = _with(view.dims, first.at), first.rule.shape
+        hint = next(_matches_if(axis, size, at, name) for axis, size in first.wrong(view.dims) if name in axis.names)
+        note = f"{hint}; so would {others} more: {listed(row.disk for row in rows[1:])}"
+        more |= {
+            "expected": f"[{', '.join(map(str, axes))}]{_value_list(axes, at)}",
+            "bindings": _bound(view.dims, axes),
+        }
+        where = _where(view, first.disk)
+        view.findings.append(
+            finding("TEN403", visible(first.disk), observed=str(list(first.shape)), note=note, where=where,
+                    contract=first.rule.line, **more)
+        )  # fmt: skip
+    else:
+        tail = f" and {others} more" if others else ""
+        clash = disagreement(Disagreement(dim, stated, Known(seen.value, seen.witness + tail)))
+        view.findings.append(replace(clash, **more))
+    truth = Known(seen.value, seen.witness, "" if shared else stated.key)
+    view.dims = Bindings(view.dims.dims, view.dims.sides, view.dims.extra, {**view.dims.believed, name: truth})
+
+
+def _corrected(lookup: Lookup, believed: Iterable[Known]) -> Lookup:
+    """Return a lookup of config keys that says of some what was believed instead, for what is asked of a pair."""
+    truths = {truth.key: truth for truth in believed if truth.key}
+
+    def look(name: str) -> Seen:
+        seen = lookup(name)
+        return truths.get(seen.key, seen) if isinstance(seen, Known) else seen
+
+    return look if truths else lookup
 
 
 # --- dims ---------------------------------------------------------------------------------------------------------
@@ -694,6 +857,27 @@ def check_keys(view: View) -> None:
             view.findings += _check_key(view, rule, seen)
     if view.unpublished:
         _not_published(view)
+    _whole_table(view)
+
+
+def _whole_table(view: View) -> None:
+    """Say once, of keys that are missing because the table that holds them is, that the table is missing."""
+    contract = _contract(view)
+    bare = [f for f in view.findings if f.code == "CFG312"]
+    if (
+        not contract.nested
+        or len(bare) < 2
+        or any(isinstance(view.checkpoint.config.data.get(name), Mapping) for name in contract.nested)
+    ):
+        return
+    table = next((name for name in contract.nested if any(f.subject.endswith(f" {name}") for f in bare)), "")
+    table = table or contract.nested[0]
+    keys = sorted(f.subject.removeprefix("config.json: ").partition(", ")[0] for f in bare)
+    first = next(n for n, f in enumerate(view.findings) if f.code == "CFG312")
+    one = finding("CFG312", f"config.json: {table}", "config table is missing, and its keys stand nowhere else",
+                  expected=f"a table with {listed((k for k in keys if k != table), 12)}", observed="nothing",
+                  contract=contract.label, where=view.checkpoint.source.label)  # fmt: skip
+    view.findings[:] = [*view.findings[:first], one, *(f for f in view.findings[first:] if f.code != "CFG312")]
 
 
 def _check_key(view: View, rule: KeyRule, seen: Known) -> Iterator[Finding]:
@@ -948,17 +1132,77 @@ def check_tensors(view: View) -> None:
     view.findings += check_last_layer(view)
     found: list[Finding] = []
     spoken: set[str] = set()
+    absent: list[tuple[Expected, Finding]] = []
     for want in expectations(contract, view.dims, layers):
         spoken.add(want.name)
-        found += check_tensor(view, want, view.dims)
+        told = list(check_tensor(view, want, view.dims))
+        if want.name not in view.names and told:
+            absent += ((want, f) for f in told)
+        else:
+            found += told
+    found += _absent(view, absent)
     if not contract.open:
         for name, disk in view.names.items():
             if name not in spoken:
                 found += _out_of_range(view, name, disk, layers)
         for disk in view.unexplained:
             found.append(_unexpected(view, disk, spoken))
-    view.findings += _quantised(view, found, spoken)
+    view.findings += _quantised(view, _not_judged(found), spoken)
     view.findings += quantised_with_target(view)
+
+
+def _absent(view: View, absent: Sequence[tuple[Expected, Finding]]) -> Iterator[Finding]:
+    """Say once what is missing for one reason: all that a flag asks for, all of one place in a row, all that is open.
+
+    Where a scheme of quantised weights may have more to say, each stands alone.
+    """
+    groups = dict[Any, list[tuple[Expected, Finding]]]()
+    all_ = [w for w in expectations(_contract(view), view.dims) if w.presence == "required"]
+    there = [w for w in all_ if w.name in view.names]
+    kept = {tuple(w.at.items())[:n] for w in there for n in (1, 2)}  # places of which something is there
+    for want, f in absent:
+        places = [place for n in (1, 2) if len(place := tuple(want.at.items())[:n]) == n and place not in kept]
+        key: Any = f.subject
+        if view.declared is not None or f.code != "TEN401":
+            pass
+        elif f.level == "unknown":
+            key = (f.observed, f.note)
+        elif f.level == "error" and places:
+            kinds = {w.rule.name for w in all_ if tuple(w.at.items())[: len(places[0])] == places[0]}
+            key = (len(places[0]), frozenset(kinds))
+        elif f.level == "error" and want.rule.when:
+            key = str(want.rule.when)
+        groups.setdefault(key, []).append((want, f))
+    for rows in groups.values():
+        rows.sort(key=lambda row: (-len(row[0].rule.shape), row[1].subject))
+        f, names = rows[0][1], [f.subject for _, f in rows]
+        if len(rows) == 1:
+            yield f
+            continue
+        view.said.update(names)
+        if f.level == "unknown":
+            yield replace(f, subject=f"{len(rows)} tensors", expected="known whether each must be there",
+                          observed=f.observed.removeprefix("absent; "), note=listed(names, 12))  # fmt: skip
+        else:
+            others = listed((f"{f.subject} {_value(w, view)}".rstrip() for w, f in rows[1:]), 12)
+            note = "; ".join(part for part in (f.note, f"with it {others}") if part)
+            yield replace(f, message=f"{len(rows)} required tensors are missing", note=note)
+
+
+def _value(want: Expected, view: View) -> str:
+    values = [value_of(axis, want.seen_from(view.dims)) for axis in want.rule.shape]
+    return "" if any(isinstance(v, Unknown) for v in values) else str(values)
+
+
+def _not_judged(found: Sequence[Finding]) -> list[Finding]:
+    """Say once of which tensors the shape could not be judged, where their sizes are not known."""
+    open_ = sorted((f for f in found if f.code == "TEN403" and f.level == "unknown"), key=lambda f: f.subject)
+    if len(open_) < 2:
+        return list(found)
+    why = "; ".join(dict.fromkeys(f.observed for f in open_))
+    note = listed((f"{f.subject} {f.expected}" for f in open_), 12)
+    one = replace(open_[0], subject=f"{len(open_)} tensors", expected="sizes that are known", observed=why, note=note)
+    return [*(f for f in found if f not in open_), one]
 
 
 def quantised_with_target(view: View) -> Iterator[Finding]:
@@ -1105,7 +1349,11 @@ def check_tensor(view: View, want: Expected, dims: Lookup, *, misfit: bool = Fal
             )
         elif want.presence == "undecided" and want.why:
             yield unknown(
-                rule.missing, shown, expected=f"present where {rule.when}", observed=f"absent; {want.why}", **parts
+                rule.missing,
+                shown,
+                expected=f"present where {rule.when}" if rule.when else "whether it must be there",
+                observed=f"absent; {want.why}",
+                **parts,
             )
         return
     if want.presence == "forbidden":
@@ -1151,9 +1399,7 @@ def _check_shape(
         return
     seen = list(tensor.shape)
     wrong = [] if len(seen) != len(values) else [n for n in range(len(seen)) if seen[n] != values[n]]
-    note = _transposed(values, seen) or "; ".join(
-        hint for n in wrong if (hint := _matches_if(axes[n], values[n], seen[n], dims))
-    )
+    note = _transposed(values, seen) or "; ".join(hint for n in wrong if (hint := _matches_if(axes[n], seen[n], dims)))
     yield finding(
         code,
         shown,
@@ -1169,19 +1415,16 @@ def _transposed(values: Sequence[int], seen: Sequence[int]) -> str:
     return "the tensor is transposed" if len(seen) == 2 and list(reversed(seen)) == list(values) else ""
 
 
-def _matches_if(axis: Expr, expected: int, seen: int, dims: Lookup) -> str:
+def _matches_if(axis: Expr, seen: int, dims: Lookup, only: str = "") -> str:
     """Say which single dim, at which value, would make an axis match: "16384 = 4 * 4096: matches if aux were 4"."""
     hints = []
-    for name in sorted(axis.names, key=axis.text.find):
+    for name in [only] if only else sorted(axis.names, key=axis.text.find):
         bound = dims(name)
         if not isinstance(bound, Known):
             continue
-        at = [value_of(axis, _with(dims, {name: v})) for v in (0, 1)]
-        if not all(isinstance(v, int) for v in at) or at[0] == at[1] or (seen - at[0]) % (at[1] - at[0]):
-            continue
-        value = (seen - at[0]) // (at[1] - at[0])
-        tried = _with(dims, {name: value})
-        if value > 0 and value_of(axis, tried) == seen:
+        value = _solution(axis, name, seen, dims)
+        if value is not None:
+            tried = _with(dims, {name: value})
             shown = "" if axis.name else f"{seen} = {substituted(axis, tried)}: "
             hints.append((not bound.witness.startswith("default"), f"{shown}matches if {name} were {value}"))
     return "; or ".join(hint for _, hint in sorted(hints, key=lambda h: h[0]))

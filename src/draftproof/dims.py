@@ -361,7 +361,8 @@ class Bindings:
     """Bind dims to values with witnesses, each once, on demand.
 
     ``sides`` maps "drafter" and "target" to a lookup of config keys; ``extra`` gives witnesses from tensors for
-    dims that no config states. Disagreements are collected, never raised.
+    dims that no config states, ``believed`` what is held for true whatever a config says. Disagreements are collected,
+    never raised.
     """
 
     def __init__(
@@ -369,13 +370,14 @@ class Bindings:
         dims: Mapping[str, Dim],
         sides: Mapping[str, Lookup],
         extra: Mapping[str, Known] | None = None,
+        believed: Mapping[str, Known] | None = None,
     ) -> None:
         self.dims = dims
-        self.sides = sides
+        self.sides = dict(sides)
         self.extra = extra or {}
         self.disagreements: list[Disagreement] = []
-        self.believed: dict[str, Known] = {}
-        self._memo: dict[str, Seen] = {}
+        self.believed = dict(believed or {})
+        self._memo: dict[str, Seen] = dict(self.believed)
         self._open: set[str] = set()
 
     def __call__(self, name: str) -> Seen:

@@ -44,9 +44,7 @@ class Couple:
 
     def __post_init__(self) -> None:
         sides = {"drafter": self.drafter.lookup, "target": self.target.lookup}
-        self.dims = Bindings(self.family.dims, sides, self.drafter.dims.extra)
-        for name, witness in self.drafter.dims.believed.items():
-            self.dims.believe(name, witness)
+        self.dims = Bindings(self.family.dims, sides, self.drafter.dims.extra, self.drafter.dims.believed)
         self.tokens = Tokens(self.drafter, self.target)
 
     @property
@@ -79,9 +77,7 @@ class Couple:
         if not self.padded:
             return self.dims
         sides = {"drafter": self.drafter.lookup, "target": self.target.lookup}
-        dims = Bindings(self.family.dims, sides, self.drafter.dims.extra)
-        for name, witness in self.drafter.dims.believed.items():
-            dims.believe(name, witness)
+        dims = Bindings(self.family.dims, sides, self.drafter.dims.extra, self.drafter.dims.believed)
         own = self._vocabularies[0]
         assert isinstance(own, Known)
         dims.believe(self.family.sizes["target_vocab"], own)
@@ -201,6 +197,8 @@ def sizes_left_out(c: Couple) -> Iterator[Finding]:
         key = next(iter(dim.sources.get("drafter", ())), None)
         if name not in used or "target" in dim.sources or dim.bool_ or dim.default is None or not (key and key.name):
             continue
+        if name in c.drafter.dims.believed:
+            continue  # the tensors tell, and rung 1 said so
         own, theirs = c.drafter.dims(name), c.target.lookup(key.name)
         if not isinstance(c.drafter.lookup(key.name), Absent) or not isinstance(own, Known):
             continue

@@ -183,7 +183,7 @@ CFG315 drafter config.json: architectures: architecture is not one of the family
 DIM401 drafter intermediate: two sources of a dim disagree  contracts/families/eagle3.toml
   expected  160 (drafter config.json: intermediate_size)
   observed  96 (tensor midlayer.mlp.gate_proj.weight [96, 64] and 2 more)
-  help      Make the sources agree.
+  help      State intermediate_size as 96, or export the tensors again from a model of 160.
 """,
     ),
     "PAIR401": (

@@ -1,0 +1,107 @@
+"""One fault is one finding: what many tensors or keys show together is said once, with all its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import builder as b
+from builder import ABSENT
+from draftproof.contracts import Fact
+from known_good import CASES, Good
+
+OF = {case.id: case for case in CASES}
+EAGLE3, SPECULATORS = "eagle3: SpecForge, for SGLang", "eagle3-speculators: llama layers"
+DFLASH, MEDUSA, MTP = "dflash: SpecForge", "medusa: v1", "mtp-deepseek: DeepSeek-V3"
+KIMI = "eagle3: of Kimi-K2.5, many heads, full vocabulary"
+
+
+def found(
+    case: Good, own: Mapping[str, Any] = {}, table: b.Table | None = None, theirs: Mapping[str, Any] = {}
+) -> list[tuple[str, str]]:
+    """Return code and whole text of all that is above info."""
+    facts = {key: Fact(value, "its card") for key, value in case.facts.items()}
+    drafter = b.given(b.edit(case.drafter_config, own), case.drafter_tensors if table is None else table, b.DRAFTER)
+    target = b.given(b.edit(case.target_config, theirs), case.target_tensors, b.TARGET)
+    family = "mtp" if case.inside else ""
+    report = b.check(drafter, None if case.inside else target, facts=facts, family=family)
+    rows = [f for f in b.against(report) if f.level not in ("pass", "info")]
+    return [(f.code, " ".join((f.subject, f.message, f.expected, f.observed, f.note, f.help))) for f in rows]
+
+
+def less(id: str, *parts: str) -> b.Table:
+    return {name: row for name, row in OF[id].drafter_tensors.items() if not any(part in name for part in parts)}
+
+
+FAULTS: Mapping[str, tuple[str, dict[str, Any], str, list[str]]] = {
+    "head_dim doubled": (
+        EAGLE3, {"own": {"head_dim": 88}}, "TEN403", ["4 * 44", "q_proj.weight", "3 more", "State head_dim as 44"],
+    ),
+    "key-value heads doubled": (
+        EAGLE3, {"own": {"num_key_value_heads": 4}}, "TEN403", ["kv_heads were 2", "1 more", "k_proj", "v_proj"],
+    ),
+    "heads not stated": (DFLASH, {"own": {"num_attention_heads": ABSENT}}, "CFG312", ["num_attention_heads", "say 4"]),
+    "layers not stated": (EAGLE3, {"own": {"num_hidden_layers": ABSENT}}, "CFG312", ["num_hidden_layers", "say 1"]),
+    "a flag of tensors that are not there": (
+        EAGLE3, {"own": {"mlp_bias": True}}, "TEN401", ["3 required", "gate_proj.bias", "up_proj.bias [96]", "[64]"],
+    ),
+    "a flag of every layer": (
+        DFLASH, {"own": {"attention_bias": True}}, "TEN401", ["8 required", "layers.1.self_attn.k_proj.bias [88]"],
+    ),
+    "vocabulary of the target edited": (
+        EAGLE3, {"theirs": {"vocab_size": 1024}}, "DIM401", ["1024", "512", "State vocab_size as 512"],
+    ),
+    "no table of the language model": (
+        KIMI, {"theirs": {"text_config": ABSENT}}, "CFG312", ["text_config", "hidden_size", "num_hidden_layers"],
+    ),
+    "one expert missing": (MTP, {"table": less(MTP, ".experts.3.")}, "TEN401", ["3 required", "experts.3.up_proj"]),
+    "two experts missing": (
+        MTP, {"table": less(MTP, ".experts.4.", ".experts.5.")}, "TEN401", ["6 required", "experts.5.down_proj"],
+    ),
+    "the last Medusa head missing": (
+        MEDUSA, {"table": {n: r for n, r in OF[MEDUSA].drafter_tensors.items() if n[0] != "2"}}, "DIM401",
+        ["medusa_num_heads as 2", "3 (drafter"],
+    ),
+    "a Medusa head in the middle missing": (
+        MEDUSA, {"table": {n: r for n, r in OF[MEDUSA].drafter_tensors.items() if n[0] != "1"}}, "TEN401",
+        ["3 required", "1.0.linear.bias", "1.1.weight [512, 64]"],
+    ),
+    "the first of three Medusa heads of another size": (
+        MEDUSA, {"table": OF[MEDUSA].drafter_tensors | {"0.1.weight": ("F16", (518, 64))}}, "TEN403",
+        ["0.1.weight", "[512, 64]", "[518, 64]"],
+    ),
+    "the first of three blocks of another size": (
+        MEDUSA, {"table": OF[MEDUSA].drafter_tensors | {"0.0.linear.weight": ("F16", (70, 64))}}, "TEN403",
+        ["0.0.linear.weight", "[64, 64]", "[70, 64]"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_one_fault_is_one_finding_with_its_numbers(name: str) -> None:
+    id, changes, code, shows = FAULTS[name]
+    told = found(OF[id], **changes)
+    assert [c for c, _ in told] == [code], told
+    assert [part for part in shows if part not in told[0][1]] == []
+
+
+def test_two_faults_are_two_findings() -> None:
+    table = dict(OF[EAGLE3].drafter_tensors) | {"norm.weight": ("BF16", (72,))}
+    told = found(OF[EAGLE3], {"head_dim": 88}, table)
+    assert sorted(c for c, _ in told) == ["TEN403", "TEN403"]
+    assert any("norm.weight" in text and "[72]" in text for _, text in told)
+
+
+def test_table_of_the_layers_missing_is_not_told_key_by_key() -> None:
+    told = found(OF[SPECULATORS], {"transformer_layer_config": ABSENT})
+    assert [c for c, _ in told if c in ("CFG312", "TEN401", "TEN403")] == ["CFG312", "TEN403"]
+    assert "heads is not stated" in next(text for c, text in told if c == "TEN403")
+
+
+def test_tensors_that_disagree_blame_no_dim() -> None:
+    table = dict(OF[EAGLE3].drafter_tensors)
+    table["midlayer.self_attn.q_proj.weight"] = ("BF16", (180, 128))
+    table["midlayer.self_attn.k_proj.weight"] = ("BF16", (84, 128))
+    assert [c for c, _ in found(OF[EAGLE3], {}, table)] == ["TEN403", "TEN403"]
