@@ -1140,7 +1140,7 @@ def check_tensors(view: View) -> None:
             absent += ((want, f) for f in told)
         else:
             found += told
-    found += _absent(view, absent)
+    found = [*_forbidden(view, found), *_absent(view, absent)]
     if not contract.open:
         for name, disk in view.names.items():
             if name not in spoken:
@@ -1157,19 +1157,18 @@ def _absent(view: View, absent: Sequence[tuple[Expected, Finding]]) -> Iterator[
     Where a scheme of quantised weights may have more to say, each stands alone.
     """
     groups = dict[Any, list[tuple[Expected, Finding]]]()
-    all_ = [w for w in expectations(_contract(view), view.dims) if w.presence == "required"]
+    all_ = [w for w in expectations(_contract(view), view.dims) if w.presence == "required"] if absent else []
     there = [w for w in all_ if w.name in view.names]
-    kept = {tuple(w.at.items())[:n] for w in there for n in (1, 2)}  # places of which something is there
+    kept = {place for w in there for place in _places(w)}  # places of which something is there
     for want, f in absent:
-        places = [place for n in (1, 2) if len(place := tuple(want.at.items())[:n]) == n and place not in kept]
+        places = [place for place in _places(want) if place not in kept]
         key: Any = f.subject
         if view.declared is not None or f.code != "TEN401":
             pass
         elif f.level == "unknown":
             key = (f.observed, f.note)
         elif f.level == "error" and places:
-            kinds = {w.rule.name for w in all_ if tuple(w.at.items())[: len(places[0])] == places[0]}
-            key = (len(places[0]), frozenset(kinds))
+            key = frozenset(w.rule.name for w in all_ if places[0] in _places(w))
         elif f.level == "error" and want.rule.when:
             key = str(want.rule.when)
         groups.setdefault(key, []).append((want, f))
@@ -1189,9 +1188,32 @@ def _absent(view: View, absent: Sequence[tuple[Expected, Finding]]) -> Iterator[
             yield replace(f, message=f"{len(rows)} required tensors are missing", note=note)
 
 
+def _places(want: Expected) -> list[str]:
+    """Return the parts of a tensor's name up to each of its indices: layers.0, layers.0.mlp.experts.3."""
+    out, name = [], want.rule.name
+    for i, value in want.at.items():
+        before, _, after = name.partition(f"{{{i}}}")
+        out.append(f"{before}{value}")
+        name = f"{before}{value}{after}"
+    return out
+
+
 def _value(want: Expected, view: View) -> str:
     values = [value_of(axis, want.seen_from(view.dims)) for axis in want.rule.shape]
     return "" if any(isinstance(v, Unknown) for v in values) else str(values)
+
+
+def _forbidden(view: View, found: Sequence[Finding]) -> Iterator[Finding]:
+    """Say once of all tensors that one flag forbids that they are there."""
+    groups = dict[Any, list[Finding]]()
+    for f in found:
+        groups.setdefault((f.expected, f.bindings) if f.code == "TEN405" and f.bindings else id(f), []).append(f)
+    for rows in groups.values():
+        first, *others = sorted(rows, key=lambda f: f.subject)
+        with_it = f"with it {listed((f'{f.subject} {f.observed}' for f in others), 12)}"
+        message = f"{len(rows)} tensors must not be there"
+        view.said.update(f.subject for f in others)
+        yield replace(first, message=message, note=with_it) if others else first
 
 
 def _not_judged(found: Sequence[Finding]) -> list[Finding]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from draftproof.checkpoint import listed
 from draftproof.conform import (
     Expected,
     View,
@@ -239,8 +240,33 @@ def _fused_tensors(c: Couple, wants: Sequence[Expected]) -> Iterator[Finding]:
     """Compare the drafter's own tensors with what the target asks of them."""
     failed = {f.subject for f in c.drafter.findings if f.level in ("error", "unknown") and f.code[:3] in ("TEN", "PAI")}
     failed |= c.drafter.said
+    misfits = list[tuple[Expected, Finding]]()
     for want in wants:
-        yield from (f for f in check_tensor(c.drafter, want, c.own_dims, misfit=True) if f.subject not in failed)
+        for f in check_tensor(c.drafter, want, c.own_dims, misfit=True):
+            if f.subject not in failed and f.level == "error":
+                misfits.append((want, f))
+            elif f.subject not in failed:
+                yield f
+    yield from _by_size(c, misfits)
+
+
+def _by_size(c: Couple, misfits: Sequence[tuple[Expected, Finding]]) -> Iterator[Finding]:
+    """Say once of all tensors that do not fit for one size of the target; the code is that of the size alone."""
+    groups = dict[Any, list[tuple[Expected, Finding]]]()
+    for want, f in misfits:
+        names = {name for axis in want.rule.shape for name in axis.names}
+        other = {name for name in names if _unlike(c.drafter.dims(name), c.own_dims(name))}
+        groups.setdefault(other.pop() if len(other) == 1 else f.subject, []).append((want, f))
+    for name, rows in groups.items():
+        alone = [f for want, f in rows if any(axis.name == name for axis in want.rule.shape[:1])]
+        first = (alone or [f for _, f in rows])[0]
+        others = [f"{f.subject} {f.observed} for {f.expected.rpartition(' = ')[2]}" for _, f in rows if f is not first]
+        note = "; ".join(part for part in (first.note, f"with it {listed(others, 12)}" if others else "") if part)
+        yield replace(first, note=note)
+
+
+def _unlike(own: Seen, theirs: Seen) -> bool:
+    return isinstance(own, Known) and isinstance(theirs, Known) and own.value != theirs.value
 
 
 def _fused_configs(c: Couple, wants: Sequence[Expected]) -> Iterator[Finding]:
@@ -457,10 +483,16 @@ def aux_layers(c: Couple) -> Iterator[Finding]:
                       expected=f"{list(trained.value)} ({trained.source})", observed=f"{ids}", where=where)  # fmt: skip
     elif styles and (declared is None or declared.name in styles):
         yield holds("PAIR409", subject, looks)
-    elif defaults:
+    elif defaults and not _counted_wrong(c):
         shown = "; ".join(f"{n}: {d}" for n, d in defaults.items())
         yield finding("PAIR409", subject, expected=f"the default for {layers.value} layers ({shown})",
                       observed=f"{ids}", note=looks, where=where)  # fmt: skip
+
+
+def _counted_wrong(c: Couple) -> bool:
+    """Tell whether rung 1 said that the fusion layer takes another number of states than ids are named."""
+    name = c.drafter.names.get(c.family.roles.get("fusion", ""), "")
+    return any(f.code == "TEN403" and f.level == "error" and f.subject == visible(name) for f in c.drafter.findings)
 
 
 def _aux_default(
@@ -548,7 +580,11 @@ def _aux_problem(c: Couple, convention: Convention, ids: Sequence[int]) -> str:
     if isinstance(low, Unknown) or isinstance(high, Unknown):
         return "their range is not known"
     out = [i for i in ids if not low <= i <= high]
-    return f"{', '.join(map(str, out))} is outside {low}..{high} ({convention.name})" if out else ""
+    return (
+        f"{', '.join(map(str, out))} {'is' if len(out) == 1 else 'are'} outside {low}..{high} ({convention.name})"
+        if out
+        else ""
+    )
 
 
 # --- tokens -------------------------------------------------------------------------------------------------------

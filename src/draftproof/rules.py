@@ -291,7 +291,7 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
      "Write the real value."),
     ("CFG307", "config-check", "conforms", "error", "config breaks a rule of its contract",
      "The family or target contract holds this of every config.",
-     "See the rule at the file and line that the finding names."),
+     "Mend the key so that what is expected holds, or the checkpoint where the key is right."),
     ("CFG308", "layer-count", "conforms", "error", "num_hidden_layers differs from the layers in the file",
      "A loader builds as many layers as the config says: too many stay at their initial values, too few are dropped. "
      "The target's layer count copied into the drafter's config is the usual cause.",
@@ -466,7 +466,7 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
      "See the values that the finding shows."),
 
     # --- PAIR: drafter against target --------------------------------------------------------------------------
-    ("PAIR401", "fc-input", "fits", "error", "fc does not take the target's hidden states",
+    ("PAIR401", "fc-input", "fits", "error", "drafter does not take the target's hidden states",
      "fc reads the concatenation of the captured hidden states: its width is their count times the target's hidden "
      "size.",
      "Use the target that this drafter was made for, or declare the layers it was trained on."),

@@ -132,7 +132,7 @@ CFG306 drafter config.json: rms_norm_eps: config value is NaN or infinite  contr
 CFG307 drafter config.json: rms_norm_eps: config breaks a rule of its contract  contracts/families/eagle3.toml
   expected  rms_norm_eps > 0 and rms_norm_eps < 1
   observed  2   (org/drafter (in memory))
-  help      See the rule at the file and line that the finding names.
+  help      Mend the key so that what is expected holds, or the checkpoint where the key is right.
 """,
     ),
     "CFG308": (
@@ -189,7 +189,7 @@ DIM401 drafter intermediate: two sources of a dim disagree  contracts/families/e
     "PAIR401": (
         lambda: b.pair(CONFIG, b.dense(embed=True), b.target_config(hidden_size=128), b.target(hidden=128)),
         """
-PAIR401 fc.weight: fc does not take the target's hidden states  contracts/families/eagle3.toml
+PAIR401 fc.weight: drafter does not take the target's hidden states  contracts/families/eagle3.toml
   expected  [hidden, aux * target.hidden] = [64, 3 * 128] = [64, 384]
   observed  [64, 192]   (in memory, org/drafter (in memory))
   bindings  hidden=64 (drafter config.json: hidden_size)

@@ -105,3 +105,49 @@ def test_tensors_that_disagree_blame_no_dim() -> None:
     table["midlayer.self_attn.q_proj.weight"] = ("BF16", (180, 128))
     table["midlayer.self_attn.k_proj.weight"] = ("BF16", (84, 128))
     assert [c for c, _ in found(OF[EAGLE3], {}, table)] == ["TEN403", "TEN403"]
+
+
+def test_target_of_another_width_is_said_once_of_all_heads() -> None:
+    wide = OF[MEDUSA]._replace(target_tensors=b.target(hidden=80))
+    told = found(wide, theirs={"hidden_size": 80})
+    rows = [text for code, text in told if code.startswith("PAIR")]
+    assert [c for c, _ in told if c.startswith("PAIR")] == ["PAIR401"], told
+    assert all(part in rows[0] for part in ("[80]", "[64]", "0.0.linear.weight [64, 64] for [80, 80]", "2.1.weight"))
+
+
+def test_heads_of_another_vocabulary_are_said_once() -> None:
+    table = {n: (d, (500, 64) if s == (512, 64) else s) for n, (d, s) in OF[MEDUSA].drafter_tensors.items()}
+    told = found(OF[MEDUSA], table=table)
+    assert [c for c, _ in told] == ["PAIR404"], told
+    assert all(part in told[0][1] for part in ("[512, 64]", "[500, 64]", "2.1.weight"))
+
+
+@pytest.mark.parametrize(
+    ("more", "number", "flag"),
+    [
+        (
+            {f"midlayer.self_attn.{x}_proj.bias": (n * 44,) for x, n in (("q", 4), ("k", 2), ("v", 2))},
+            3,
+            "attention_bias",
+        ),
+        ({f"fc_norm.{k}.weight": (64,) for k in range(3)}, 3, "fc_norm"),
+    ],
+)
+def test_tensors_that_one_flag_forbids_are_said_once(more: Any, number: int, flag: str) -> None:
+    table = OF[EAGLE3].drafter_tensors | {name: ("BF16", shape) for name, shape in more.items()}
+    told = found(OF[EAGLE3], table=table)
+    assert [c for c, _ in told] == ["TEN405"], told
+    assert f"{number} tensors must not be there" in told[0][1]
+    assert flag in told[0][1]
+    assert all(name in told[0][1] for name in more)
+
+
+def test_flag_of_a_row_of_tensors_that_are_not_there_is_said_once() -> None:
+    told = found(OF[EAGLE3], {"fc_norm": True})
+    assert [c for c, _ in told] == ["TEN401"], told
+    assert "3 required" in told[0][1]
+
+
+def test_ids_more_than_fc_takes_are_not_also_said_to_be_no_default() -> None:
+    told = found(OF[EAGLE3], {"eagle_config.eagle_aux_hidden_state_layer_ids": [2, 4, 6, 9]})
+    assert [c for c, _ in told] == ["TEN403"], told
