@@ -112,7 +112,7 @@ def test_target_of_another_width_is_said_once_of_all_heads() -> None:
     told = found(wide, theirs={"hidden_size": 80})
     rows = [text for code, text in told if code.startswith("PAIR")]
     assert [c for c, _ in told if c.startswith("PAIR")] == ["PAIR401"], told
-    assert all(part in rows[0] for part in ("[80]", "[64]", "0.0.linear.weight [64, 64] for [80, 80]", "2.1.weight"))
+    assert all(part in rows[0] for part in ("1.0.linear.weight [64, 64] for [80, 80]", "2.1.weight"))
 
 
 def test_heads_of_another_vocabulary_are_said_once() -> None:
