@@ -469,6 +469,8 @@ def _recorded(
         count = {state: sum(one.state == state for one in made) for state in ("written", "same", "stands", "failed")}
         words = {"written": "recorded", "same": "as before", "stands": "not replaced", "failed": "not recorded"}
         parts.append(", ".join(f"{n} {words[state]}" for state, n in count.items() if n) + "\n")
+    if pairs and any(one.state == "written" for one in made):
+        parts.append("next: pytest -m snapshot, and --snapshot-update once it is as meant\n")
     if taken and (taken.requests or taken.cached):
         parts.append(render.read_text(taken.bytes, taken.requests, taken.cached) + "\n")
     return "\n".join(parts), code

@@ -46,7 +46,7 @@ _MOST = 20  # files named
 class Fresh:
     """Hold what came of one recording: written, same (as it stands), stands (and differs), or failed, with the reason.
 
-    ``old`` is the recording that was read so far, ``files`` says which files differ from those it names.
+    ``old`` is the recording that was read so far, ``also`` says of counts and files what differs from it.
     """
 
     asked: str
@@ -58,7 +58,7 @@ class Fresh:
     counts: str = ""
     old: Source | None = None
     new: Source | None = None
-    files: list[str] = field(default_factory=list)
+    also: list[str] = field(default_factory=list)
     review: Report | None = None
     removed: Path | None = None
     local: bool = False  # from a folder
@@ -72,7 +72,7 @@ class Fresh:
         """Return it as plain JSON data."""
         out: dict[str, Any] = {"asked": self.asked, "state": self.state, "repo": self.repo, "revision": self.revision}
         out["file"] = shown(self.path) if self.state != "failed" else None
-        out |= {"removed": shown(self.removed) if self.removed else None, "files": self.files}
+        out |= {"removed": shown(self.removed) if self.removed else None, "also": self.also}
         out["review"] = self.review.to_dict() if self.review else None
         return out | {"report": self.report.to_dict() if self.state == "failed" else None}
 
@@ -132,8 +132,8 @@ def refresh(
             return out
         if not replace:
             out.state = "stands"
-    if isinstance(before, Mapping) and before.get("files") and out.old is not None:
-        out.files = list(_files(before["files"], new["files"]))
+    if isinstance(before, Mapping) and out.old is not None:
+        out.also = [*_counts(before.get("tensors"), new["tensors"]), *_files(before.get("files"), new["files"])]
     if out.state == "stands":
         return review(out, library)
     if problem := put(path, text):
@@ -157,6 +157,19 @@ def _standing(path: Path, out: Fresh, folder: Path, library: Library) -> Any:
 
 def _content(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key != "read"}
+
+
+def _counts(old: Any, new: Mapping[str, Any]) -> Iterator[str]:
+    """Say which counts of tensors and parameters differ, and whether the names do."""
+    if not isinstance(old, Mapping):
+        return
+    for key in ("count", "parameters"):
+        if old.get(key) is not None and old[key] != new[key]:
+            yield f"{'tensors' if key == 'count' else key} {old[key]} → {'not known' if new[key] is None else new[key]}"
+    if old.get("names_sha256") and old["names_sha256"] != new["names_sha256"]:
+        yield "names of tensors changed"
+    if "absent" not in old and "absent" in new:
+        yield "which tensors of the contract it lacks was not recorded, and is now"
 
 
 def _files(old: Any, new: Mapping[str, Any]) -> Iterator[str]:

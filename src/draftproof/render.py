@@ -269,6 +269,6 @@ def recorded_text(fresh: Any) -> str:
     out += f"removed {visible(os.path.relpath(fresh.removed), 1000)}, which it replaces\n" if fresh.removed else ""
     if fresh.review is not None:
         out += "\n" + report_text(fresh.review, part=True)
-    if fresh.files:
-        out += "\nfiles, as recorded\n" + "".join(f"  {line}\n" for line in fresh.files)
+    if fresh.also:
+        out += "\nas recorded\n" + "".join(f"  {line}\n" for line in fresh.also)
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -202,6 +203,36 @@ def test_recording_that_stands_and_differs_is_shown_and_kept_without_force(here:
     assert here.recorded(DRAFTER)["provenance"] == "recorded"
 
 
+def test_difference_that_no_diff_tells_is_told(here: Here) -> None:
+    assert here.run("record", TARGET) == 0
+    path = here.file(TARGET, here.commits[TARGET])
+    data = json.loads(path.read_text())
+    del data["tensors"]["absent"]
+    data["tensors"]["parameters"] = 7
+    data["files"]["config.json"]["size"] = 1
+    data["files"]["old.txt"] = {"size": 3}
+    path.write_text(json.dumps(data))
+    told = here.json("record", TARGET)["recordings"][0]
+    assert here.code == 2
+    assert told["state"] == "stands"
+    real = here.hub.repos[TARGET].commits[here.commits[TARGET]] / "config.json"
+    assert told["also"] == [
+        f"parameters 7 → {sum(math.prod(shape) for _, shape in b.target().values())}",
+        "which tensors of the contract it lacks was not recorded, and is now",
+        f"config.json 1 → {real.stat().st_size} bytes",
+        "old.txt removed",
+    ]
+
+
+def test_recording_too_large_to_be_read_is_not_written(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    from draftproof import refresh
+
+    monkeypatch.setattr(refresh, "CONFIG_LIMIT", 2000)
+    assert here.run("record", DRAFTER) == 4
+    assert "SRC115" in here.out
+    assert here.files() == []
+
+
 def test_other_recordings_of_the_repo_stay_and_what_is_new_is_shown(here: Here) -> None:
     name = here.old(DRAFTER, **b.dense_config(max_position_embeddings=1024))
     assert here.run("record", DRAFTER) == 0
@@ -389,6 +420,7 @@ def test_all_refreshes_what_pairs_use_and_says_what_differs(here: Here) -> None:
     kept = {f"{repo.replace('/', '--')}@{here.commits[repo][:8]}.json" for repo in (DRAFTER, TARGET)}
     assert set(here.files()) == kept | {"org--other@unknown.json"}
     assert "removed contracts/recordings/org--drafter@unknown.json" in here.out
+    assert "next: pytest -m snapshot" in here.out
     again = here.json("record", "--all")
     assert here.code == 0
     assert [one["state"] for one in again["recordings"]] == ["same", "same"]
