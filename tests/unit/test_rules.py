@@ -24,6 +24,10 @@ def test_every_code_that_is_emitted_is_in_the_table() -> None:
     assert {code for code in EMITTED if code.startswith(tuple(BANDS))} == set(RULES)
 
 
+def test_table_stands_in_the_order_of_bands_and_codes() -> None:
+    assert list(RULES) == sorted(RULES, key=lambda code: ([*BANDS].index(code.rstrip("0123456789")), code))
+
+
 @pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
 def test_every_rule_says_why_and_what_to_do(rule: object) -> None:
     assert 0 < len(rule.summary) < 80  # type: ignore[attr-defined]
