@@ -526,7 +526,7 @@ def translate(
             )
         )
     for disk, name in chosen.items():
-        if name in canonical and not others:
+        if name in canonical:
             seen = f"{visible(canonical[name])} and {visible(disk)}"
             out.append(finding("TEN411", name, expected="one tensor", observed=seen, where=_file(table, disk)))
         canonical.setdefault(name, disk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import builder as b
 from builder import ABSENT, DIM, HEADS, HIDDEN, INTER, KV, VOCAB
 from draftproof.conform import _wanted_types
 from draftproof.contracts import Fact
+from draftproof.library import Library
 
 CONFIG, TABLE = b.dense_config(), b.dense(embed=True)
 MLA, MLA_TABLE = b.mla_config(), b.mla()
@@ -951,3 +953,26 @@ def test_text_that_is_empty_says_nothing(key: str) -> None:
     report = b.pair(b.edit(CONFIG, {key: ""}), TABLE)
     assert b.codes(report) == {"CFG305"}
     assert "text that is not empty" in b.text(report)
+
+
+# --- what only a contract of its own, or a second copy, shows ------------------------------------------------------
+
+
+def test_tensor_in_two_spellings_is_named_with_both() -> None:
+    name, twin = "midlayer.mlp.up_proj.weight", "layers.0.mlp.up_proj.weight"
+    report = b.pair(CONFIG, b.changed(TABLE, {twin: TABLE[name]}))
+    assert b.codes(report) == {"TEN407", "TEN411"}
+    assert f"TEN411 drafter {twin}: two tensors have the same canonical name" in b.text(report)
+    assert f"observed {name} and {twin}" in b.text(report)
+
+
+def test_rule_that_has_no_value_says_why(tmp_path: Path) -> None:
+    (tmp_path / "families").mkdir()
+    (tmp_path / "families" / "own.toml").write_text(
+        'schema = 1\nkind = "family"\nid = "own"\ntitle = "t"\nsource = "s"\nextends = "eagle3"\n'
+        '[config]\nintermediate_size = { check = "it // (heads - heads) > 0" }\n'
+    )
+    report = b.pair(CONFIG, TABLE, library=Library(tmp_path), family="own")
+    assert b.codes(report) == {"DIM404"}
+    assert "DIM404 drafter config.json: intermediate_size: expression has no value here" in b.text(report)
+    assert "observed it // (heads - heads) divides by zero" in b.text(report)

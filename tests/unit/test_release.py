@@ -99,6 +99,13 @@ def test_good_release_passes_with_nothing_above_info(name: str, tmp_path: Path) 
     }  # fmt: skip
 
 
+def test_config_without_a_dtype_is_an_info(tmp_path: Path) -> None:
+    config = {key: value for key, value in b.dense_config().items() if key not in ("dtype", "torch_dtype")}
+    report = checked(release(tmp_path / "d", config=config))
+    assert codes(report) == set()
+    assert "REL513 [info] config.json: dtype: config declares no dtype" in " ".join(map(finding_text, report.findings))
+
+
 def test_code_that_the_config_names_and_that_is_not_there_is_an_info(tmp_path: Path) -> None:
     report = checked(release(tmp_path / "d", config=b.dense_config(auto_map={"AutoModel": "modeling_x.X"})))
     assert codes(report) == set()
