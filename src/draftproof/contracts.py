@@ -307,7 +307,6 @@ class EngineRow(NamedTuple):
     see: str
     basis: str
     source: str
-    line: str
 
     @property
     def does(self) -> str:

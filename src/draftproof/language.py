@@ -73,12 +73,12 @@ def _parts(doc: str, **parts: str) -> Spec:
     return _table(doc, none=none, **{part: _s(text) for part, text in parts.items()})
 
 
+TITLE = Spec("str", "what it is, in a few words", True)
 ID = r"[a-z0-9][a-z0-9._\-]*"
 REPO = r"[A-Za-z0-9][A-Za-z0-9_.\-]*/[A-Za-z0-9][A-Za-z0-9_.\-]*"
 ALIAS = r"[A-Za-z0-9][A-Za-z0-9_.\-]*(/[A-Za-z0-9][A-Za-z0-9_.\-]*)?"  # of a model
 NAME = r"[a-z_][A-Za-z0-9_]*(\.[a-z_][A-Za-z0-9_]*)*"  # of a dim
 EXPR = Spec("expr", "an expression over dims")
-BOOL = Spec("bool")
 LEVEL = _s("how bad a breach is", choices=("error", "warning", "info"))
 CODE = _s("a rule's code; a trailing * stands for all that begin so", pattern=r"[A-Z]+\d*\*?")
 SOURCED = "where the fact was read"
@@ -97,13 +97,13 @@ _DIM = _table(
     default=Spec("expr", "over other dims, where no source states it"),
     optional=Spec("bool", "a config need not state it, though it has no default"),
     least=Spec("int", "the smallest value a config may state; 1 without it"),
-    type_=_s(choices=("int", "bool")),
+    type_=_s("of its values; int without it", choices=("int", "bool")),
     differs=_s("the code where drafter and target state different values", pattern=r"[A-Z]+\d+"),
 )
 _TENSOR = _table(
     shape=_list(EXPR, "one expression an axis", required=True),
     dtype=_list(_s(choices=(*DTYPE_SETS, *DTYPES)), "allowed dtypes, or a set: float, index", one=True, least=1),
-    presence=_s(choices=("required", "optional", "forbidden")),
+    presence=_s("whether it must be there; required without it", choices=("required", "optional", "forbidden")),
     when=Spec("expr", "the rule applies where this holds"),
     otherwise=_s("what the tensor is where `when` does not hold", choices=("forbidden", "optional")),
     for_=_list(Spec("range"), "i in a..b, or j: a tensor for each i from a up to, not including, b", one=True),
@@ -114,7 +114,7 @@ _TENSOR = _table(
 )
 _KEY = _table(
     type_=_s("the JSON type", choices=("int", "float", "bool", "str", "list", "ints", "texts", "object")),
-    required=BOOL,
+    required=Spec("bool", "a config must state it"),
     check=Spec("expr", "must hold; `it` is the value, or each element of a list"),
     one_of=_list(_s(), "allowed texts; of a list, each item"),
     when=Spec("expr", "the rule applies where this holds"),
@@ -130,9 +130,9 @@ _DIALECT = _table(
 )
 _DETECT = _table(
     "how the contract recognises a checkpoint",
-    any_architecture=_list(_s()),
+    any_architecture=_list(_s("an architecture that is its own")),
     plain_architecture=_list(_s("one that the family shares with ordinary models, and so proves nothing")),
-    any_model_type=_list(_s()),
+    any_model_type=_list(_s("a model type")),
     any_tensor=_list(_s("a name on disk; * stands for anything")),
     any_config=_list(_s("a config key")),
     no_config=_list(_s("a config key that rules it out")),
@@ -165,13 +165,20 @@ def _fact(doc: str, value: Spec) -> Spec:
 FACTS = {
     "trained_on": _fact("the target whose hidden states it was trained on", _s("ORG/NAME", pattern=REPO)),
     "aux_convention": _fact("the convention of its aux layer ids", _s("a convention of the family", pattern=NAME)),
-    "aux_layers": _fact("the layers it was trained on, in that convention", _list(Spec("int"), least=1)),
+    "aux_layers": _fact("the layers it was trained on, in that convention", _list(Spec("int", "an id"), least=1)),
     "trained_context": _fact("the length it was trained at", Spec("int", "tokens", above=0)),
-    "partial_rotary_factor": _fact("the factor it was trained with", Spec("number", above=0, most=1)),
-    "meanings": _map(_fact("what it was trained for", _s()), "of those that its family lists in [meanings]", NAME),
+    "partial_rotary_factor": _fact(
+        "the factor it was trained with", Spec("number", "1 is all of a head", above=0, most=1)
+    ),
+    "meanings": _map(
+        _fact("what it was trained for", _s("a meaning that the family knows")),
+        "of those that its family lists in [meanings]",
+        NAME,
+    ),
 }
 _ACCEPT = _list(
     _table(
+        "findings of one code that are accepted",
         code=_s(CODE.doc, required=True, pattern=CODE.pattern),
         because=_s("why", required=True),
         subject=_s("a glob over what the finding is about; without it, everything"),
@@ -185,22 +192,27 @@ _KEYS: Mapping[str, Any] = dict(  # noqa: C408
     quantisation=_list(_s(), "tables that declare a quantisation"),
     rope=_table(
         "the rotary embedding",
-        theta=_list(_s(), required=True),
+        theta=_list(_s(), "the base of its angles", required=True),
         tables=_list(_s(), "tables that hold its scaling", required=True),
         partial=_list(_s(), "the rotated part of a head", required=True),
-        interleaved=_list(_s(), required=True),
+        interleaved=_list(_s(), "whether the pairs that are rotated lie side by side", required=True),
     ),
+)
+_ROPE = _table(
+    "what it does with the rotary embedding, whatever a config says",
+    rotary=Spec("expr", "rotated dims of a head"),
+    interleaved=Spec("bool", "the pairs that are rotated lie side by side"),
 )
 _MASK = "ids of the token that stands for those not drafted yet; none if not given"
 _READ = "config keys that are compared between drafter and target; [] for none"
 _SHARED: Mapping[str, Any] = dict(  # noqa: C408
-    title=_s(required=True),
+    title=TITLE,
     source=_s(SOURCED, required=True),
     extends=_s("id of a contract of the same kind, whose tables this one adds to", pattern=ID),
     without=_list(_s("a tensor of the parent that this one does not have")),
     nested=_list(_s(), "config tables to look into first, before the top level", one=True),
     detect=_DETECT,
-    dims=_map(_DIM, pattern=NAME),
+    dims=_map(_DIM, "name -> who states it, and what stands in for it", pattern=NAME),
     tensors=_map(_TENSOR, "canonical name -> rule"),
     dialects=_map(_DIALECT, "names on disk -> canonical names; exactly one must explain every tensor"),
     config=_map(_KEY, "config key -> rule"),
@@ -210,7 +222,7 @@ _STORED = _table(
     also=_list(_list(EXPR), "other shapes that are as good"),
     dtype=_list(_s(choices=(*DTYPE_SETS, *DTYPES)), "allowed dtypes, or a set: float, index", one=True, least=1),
     when=Spec("expr", "it must be there where this holds; elsewhere it may be"),
-    presence=_s(choices=("required", "optional")),
+    presence=_s("whether it must be there; required without it", choices=("required", "optional")),
 )
 _LAYOUT = _table(
     when=_map(_list(_s()), "config key -> texts: the layout of modules whose key holds one of them"),
@@ -225,12 +237,12 @@ _LAYOUT = _table(
     checks=_list(EXPR, "must hold of the sizes"),
 )
 _ROW: Mapping[str, Spec] = dict(  # noqa: C408
-    id_=_s(required=True, pattern=ID),
+    id_=_s("a name of its own: lower-case letters, digits, dots, dashes", required=True, pattern=ID),
     key=_s("the drafter's config key it is about", required=True),
     when=Spec("expr", "over the dims of the pair", required=True),
-    outcome=_s(required=True, choices=("refuses", "degrades", "changes")),
+    outcome=_s("what it does", required=True, choices=("refuses", "degrades", "changes")),
     see=_s("what the user will see", required=True),
-    basis=_s(required=True, choices=("run", "read")),
+    basis=_s("whether it was seen to happen, or read in the code", required=True, choices=("run", "read")),
     source=_s(SOURCED, required=True),
 )
 _SEEN: Mapping[str, Spec] = {key: _ROW[key] for key in ("see", "basis", "source")}
@@ -284,23 +296,23 @@ KINDS: Mapping[str, Spec] = {
         **_SHARED,
         roles=_parts(
             "which canonical tensor plays which part",
-            fusion="",
-            embedding="",
-            head="",
+            fusion="takes the captured hidden states",
+            embedding="a row for each token",
+            head="gives the logits",
             map_="draft id -> target id, as offsets",
             mask="target id -> is it in the draft vocabulary",
         ),
         sizes=_parts(
             "which dim plays which part",
-            hidden="",
-            target_hidden="",
-            draft_vocab="",
-            target_vocab="",
-            layers="",
-            target_layers="",
-            aux="",
-            context="",
-            target_context="",
+            hidden="width of the drafter",
+            target_hidden="width of the target",
+            draft_vocab="tokens that it can draft",
+            target_vocab="tokens of the target",
+            layers="layers of the drafter",
+            target_layers="layers of the target",
+            aux="layers of the target that are captured",
+            context="positions of the drafter",
+            target_context="positions of the target",
             tied="the head is the embedding",
             use_aux="whether target layers are captured at all",
         ),
@@ -310,9 +322,9 @@ KINDS: Mapping[str, Spec] = {
         aux=_table(
             "the captured target layers",
             keys=_list(_s(), "config keys that name them, in the order they are looked up", required=True, least=1),
-            conventions=_map(_CONVENTION, required=True),
+            conventions=_map(_CONVENTION, "name -> what an id means, and which may stand there", required=True),
         ),
-        rope=_table(rotary=Spec("expr", "rotated dims of a head"), interleaved=BOOL),
+        rope=_ROPE,
         summary=_list(_s("text; {expression} stands for its value"), "the geometry in a line"),
         serving=_list(_s("a file, or several with | between them, one of which"), "what serving needs beyond weights"),
         meanings=_map(_MEANING, "what a name or a key means, where the same one means other things elsewhere", NAME),
@@ -321,20 +333,31 @@ KINDS: Mapping[str, Spec] = {
     "target": _table(
         "a target architecture",
         **_SHARED,
-        sizes=_parts("which dim plays which part", hidden="", vocab="", layers="", context=""),
-        roles=_parts("which canonical tensor plays which part", embedding="", head="", norm=""),
+        sizes=_parts(
+            "which dim plays which part",
+            hidden="its width",
+            vocab="its tokens",
+            layers="its layers",
+            context="its positions",
+        ),
+        roles=_parts(
+            "which canonical tensor plays which part",
+            embedding="a row for each token",
+            head="gives the logits",
+            norm="the last before the head",
+        ),
         layer=_table(
             "how its layers are counted by names alone, without reading a tensor",
             name=_s("a tensor that each layer has; {i} is its index", required=True, pattern=r"[^{}]*\{i\}[^{}]*"),
             beyond=_list(_s(), "config keys that count layers after the last, such as those of a next-token head"),
         ),
         keys=_table(_READ, **_KEYS),
-        rope=_table(rotary=EXPR, interleaved=BOOL),
+        rope=_ROPE,
         meanings=_map(_s(), "what a name or a key means in the drafters of its own", NAME),
     ),
     "scheme": _table(
         "how a producer declares and stores quantised weights",
-        title=_s(required=True),
+        title=TITLE,
         source=_s(SOURCED, required=True),
         methods=_list(_s(), "what quant_method may say", required=True, least=1),
         marks=_list(_s("a key that tells the table is this producer's where it has no quant_method")),
@@ -355,10 +378,11 @@ KINDS: Mapping[str, Spec] = {
             _table(
                 keys=_list(EXPR, "config keys that state it; .first and .second of a list", one=True),
                 texts=_map(_list(_s()), "config key -> texts: true where the key holds one of them"),
-                type_=_s(choices=("int", "bool")),
+                type_=_s("of the value; int without it", choices=("int", "bool")),
                 default=Spec("expr", "over other values, where no key states it"),
                 check=Spec("expr", "must hold; `it` is the value"),
             ),
+            "name -> who states it; a dim of the layouts' expressions",
             pattern=NAME,
         ),
         layouts=_map(_LAYOUT, "each is tried in turn; the first that applies to a module counts", required=True),
@@ -366,7 +390,7 @@ KINDS: Mapping[str, Spec] = {
     ),
     "pair": _table(
         "a drafter with its target",
-        title=_s(required=True),
+        title=TITLE,
         drafter=_SIDE,
         target=_SIDE,
         family=_s("id of the family, where it cannot be told", pattern=ID),
@@ -377,7 +401,7 @@ KINDS: Mapping[str, Spec] = {
     ),
     "acceptance": _table(
         "what pairs that name it accept, for a reason that they share",
-        title=_s(required=True),
+        title=TITLE,
         provenance=_list(
             _s(choices=("derived", "partial")), "only where a side is a recording of one of these", one=True, least=1
         ),
@@ -393,20 +417,21 @@ KINDS: Mapping[str, Spec] = {
         ),
         **FACTS,
         lineage=_table(
-            parent=_s(required=True, pattern=REPO),
-            relation=_s(required=True, choices=("fine-tune", "quantised")),
+            "the model that it was made from",
+            parent=_s("ORG/NAME", required=True, pattern=REPO),
+            relation=_s("how it was made of it", required=True, choices=("fine-tune", "quantised")),
             source=_s(SOURCED, required=True),
         ),
     ),
     "engine": _table(
         "what an engine does",
-        title=_s(required=True),
+        title=TITLE,
         version=_s("the version that was read", required=True),
-        rows=_list(_table(**_ROW), required=True),
+        rows=_list(_table("one thing that it does with a drafter, and when", **_ROW), required=True),
     ),
     "trainer": _table(
         "what a trainer does with a drafter that it is to start from",
-        title=_s(required=True),
+        title=TITLE,
         version=_s("the version that was read", required=True),
         source=_s(SOURCED, required=True),
         start=_table(
@@ -430,7 +455,7 @@ KINDS: Mapping[str, Spec] = {
                 choices=("kept", "rebuilt", "refused"),
             ),
             setting=_s("the setting that names the file; {name} stands for the file's path"),
-            files=_list(_FILE),
+            files=_list(_FILE, "those by which it takes a vocabulary"),
             **_SEEN,
         ),
         captures=_list(
@@ -460,7 +485,8 @@ KINDS: Mapping[str, Spec] = {
         ),
         names=_list(
             _table(
-                part=_s(required=True, choices=("embedding", "head", "norm")),
+                "the name of a tensor of the target that a run must be given where it is not the default",
+                part=_s("of the target", required=True, choices=("embedding", "head", "norm")),
                 setting=_s("the setting that names the target's tensor", required=True),
                 default=_s("what it is otherwise", required=True),
                 basis=_ROW["basis"],
@@ -469,6 +495,7 @@ KINDS: Mapping[str, Spec] = {
         ),
         rows=_list(
             _table(
+                "a config key that means another thing to it, or nothing",
                 **{**_ROW, "when": Spec("expr", "over the dims of the pair")},
                 value=Spec("value", "the row applies where the config states this at the key"),
                 unless=_s("the meaning of the key, of those in the family's [meanings], to which it does not apply"),
@@ -478,10 +505,11 @@ KINDS: Mapping[str, Spec] = {
     ),
     "release": _table(
         "what a published drafter must and must not hold",
-        title=_s(required=True),
+        title=TITLE,
         source=_s(SOURCED, required=True),
         leftovers=_list(
             _table(
+                "what a training run leaves behind",
                 name=_s("a glob over names of files; with / at its end, over names of folders", required=True),
                 what=_s("what it is", required=True),
                 severity=LEVEL,
@@ -491,6 +519,7 @@ KINDS: Mapping[str, Spec] = {
         placeholders=_list(_s("text that stands where a fact was to be written")),
         secrets=_list(
             _table(
+                "how a kind of secret is told",
                 prefix=_s("how a secret begins", required=True),
                 least=Spec("int", "how many letters and digits must follow", required=True),
                 also=_s("other characters that may be among them"),

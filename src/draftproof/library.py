@@ -873,8 +873,8 @@ def _model(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Model:
 
 def _engine(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Engine:
     says = {"engine": data["title"], "version": data["version"]}
-    rows = (EngineRow(**says, **row, line=out.line(("rows", n))) for n, row in enumerate(data["rows"]))
-    return Engine(id, data["title"], data["version"], tuple(rows))
+    rows = tuple(EngineRow(**says, **row) for row in data["rows"])
+    return Engine(id, data["title"], data["version"], rows)
 
 
 def _release(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Release:

@@ -44,7 +44,6 @@ MANY = 8  # headers from which on one request for all pays
 INDEX_LIMIT = 256 << 20  # bytes of an index
 LISTING_LIMIT = 64 << 20  # bytes of a repo's file list
 MAX_FILES = 200_000  # files in it, about
-MODES = ("auto", "live", "recordings", "offline")
 
 
 @dataclass

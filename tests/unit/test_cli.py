@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import builder
-from draftproof import adapt, api, cli
+from draftproof import adapt, api, cli, plugin
 from draftproof.findings import Report
 from draftproof.language import FOLDERS
 from draftproof.library import Library
@@ -675,3 +675,8 @@ def test_escape_sequences_of_a_recording_or_contract_never_reach_the_output_raw(
     for line in ("show evil/one", "show evil", "list", "check evil", "check --drafter evil/one"):
         done = run(*line.split())
         assert not RAW.findall(done.out + done.err), line
+
+
+def test_plugin_and_command_line_know_the_same_modes_of_the_hub() -> None:
+    (options,) = [options for flag, options in cli._COMMON if flag == "--hub"]
+    assert options["choices"] == plugin.HUB

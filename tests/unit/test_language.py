@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,7 @@ def test_findings_of_a_file_are_bounded_and_counted() -> None:
 def test_schema_says_numbers_and_shortest_lists() -> None:
     facts = json_schema("model")["properties"]
     assert facts["partial_rotary_factor"]["properties"]["value"] == {
+        "description": "1 is all of a head",
         "type": "number",
         "exclusiveMinimum": 0,
         "maximum": 1,
@@ -198,3 +200,21 @@ def test_schema_says_numbers_and_shortest_lists() -> None:
     assert keys["minItems"] == 1
     for kind in KINDS:
         Draft202012Validator.check_schema(json_schema(kind))
+
+
+def undocumented(spec: Spec, path: str) -> Iterator[str]:
+    """Yield the keys of which neither a description of their own, nor of their items, says what they are."""
+    for key, value in spec.fields.items():
+        inner = value
+        while not inner.doc and inner.of:
+            inner = inner.of
+        if not inner.doc:
+            yield f"{path}.{key}"
+        yield from undocumented(value, f"{path}.{key}")
+    if spec.of:
+        yield from undocumented(spec.of, path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_key_of_the_language_says_what_it_is(kind: str) -> None:
+    assert list(undocumented(KINDS[kind], kind)) == []
