@@ -418,9 +418,9 @@ def read_weights(
         asked = wanted if wanted is None else wanted | named
         try:
             size = source.size(index_name)
+            index, index_found = read_index(_reader(source, index_name), size, index_name, wanted=asked)
         except OSError as error:
             return Table(basis=f"{index_name} cannot be read"), [*found, unreadable(index_name, error, where)]
-        index, index_found = read_index(_reader(source, index_name), size, index_name, wanted=asked)
         found += index_found
         if index is None:
             return Table(basis=f"{index_name} cannot be used"), found

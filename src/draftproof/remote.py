@@ -218,8 +218,8 @@ class Hub:
             second = Pending(lambda: self._start(repo, at, "model.safetensors", single, until))
         answer: Answer | None = config.result(until)
         other = second.result(until)
-        for came in (answer, None if role == "target" else other):
-            if came is not None and not _commit(came):
+        for given in (answer, None if role == "target" else other):
+            if given is not None and not _commit(given):
                 raise NetError("changed", "the server names no commit of what it serves: it may be no Hub")
         listing: dict[str, Any] | None = other if role == "target" else None
         commits = {c for c in (_commit(answer), _commit(other)) if c}
@@ -232,10 +232,24 @@ class Hub:
         if COMMIT.fullmatch(at) and commits - {at}:
             raise NetError("changed", f"the server answered for {sorted(commits - {at})[0][:7]}, not for {at[:7]}")
         if len(commits) > 1:  # the branch moved between two requests: once more, at one commit
-            return self._fresh(repo, sorted(commits)[0], role, until)
+            return self._fresh(repo, _commit(answer) or sorted(commits)[0], role, until)
         if not commits:
             raise NetError("changed", "the server names no commit of what it serves")
         commit = commits.pop()
+        if answer is None and listing is None:  # that a file is not there is proved by the list alone
+            listing = self._listing(repo, commit, until)
+        if listing and listing["sha"] != commit:
+            raise NetError("changed", "the file list is of another commit, or of none")
+        came = {"config.json": answer is not None}
+        if role != "target":
+            came["model.safetensors"] = other is not None or single.size == 0
+        for name, there in came.items() if listing else ():
+            assert listing is not None
+            if there != (name in listing["files"]):
+                said = "came, and is not listed" if there else "is listed, and said not to be there"
+                raise NetError("changed", f"{name} {said}")
+        if listing and single.size == 0 and listing["files"].get("model.safetensors", 0) > 0:
+            raise NetError("changed", "model.safetensors is said to be empty, its list gives a size")
         if listing:
             record = {"files": listing["files"], "oids": listing["oids"], "listed": True}
         else:
@@ -350,7 +364,8 @@ class Hub:
             if error.kind == "limit":
                 raise NetError("refused", f"a file list of {error.text}") from None
             raise
-        if survey(answer.body, CONFIG_DEPTH)[1] > 2 * MAX_FILES:
+        _, objects, values = survey(answer.body, CONFIG_DEPTH)
+        if objects > 2 * MAX_FILES or values > 16 * MAX_FILES:
             raise NetError("refused", f"a file list of more than {MAX_FILES} files")
         data, faults = strict_json(answer.body)
         if not isinstance(data, dict) or any(f.fatal for f in faults) or not isinstance(data.get("siblings"), list):
@@ -615,16 +630,22 @@ class Reader:
                 except NetError as error:
                     if error.kind != "changed":
                         raise
-                    file.head, file.url, file.size = b"", "", -1  # from the start, once
-                    self._fill(name, file, until, size)
+                    self._fill(name, file, until, size)  # from the start, once
 
     def _fill(self, name: str, file: _File, until: float, size: int) -> None:
+        try:
+            self._filled(name, file, until, size)
+        except NetError:  # what came before it is not used
+            file.head, file.url, file.size = b"", "", -1
+            raise
+
+    def _filled(self, name: str, file: _File, until: float, size: int) -> None:
         answer = self.hub._start(self.repo, self.commit, name, file, until, size)
         if answer is None and file.size != 0:
             raise NetError("changed", f"{name} is listed, and not there")
+        self._same_file(name, file)
         if answer is not None:
             self._same_commit(answer)
-            self._same_file(name, file)
             self.noted(name, answer)
         self._settle(name, file, until)
 
@@ -677,6 +698,7 @@ class Reader:
         with file.lock:
             if not file.settled:
                 self._settle(name, file, until)
+        stop = min(stop, file.size) if file.size >= 0 else stop
         if stop <= len(file.head):
             return file.head[start:stop]
         self._online(name)
@@ -807,13 +829,13 @@ def _asked(wanted: Collection[str] | None) -> str:
 def _absent(error: NetError) -> bool:
     """Tell whether the server says that the repo is there, and the file is not."""
     said = error.headers.get("x-error-code", "")
-    return error.status == 404 and (said == "EntryNotFound" or (not said and "x-repo-commit" in error.headers))
+    return error.status == 404 and not error.away and (said == "EntryNotFound" or (not said and "x-repo-commit" in error.headers))
 
 
 def _commit(answer: Any) -> str:
     if isinstance(answer, dict):
         return str(answer["sha"])
-    commit = (answer.first.get("x-repo-commit") or answer.headers.get("x-repo-commit", "")) if answer else ""
+    commit = answer.first.get("x-repo-commit", "") if answer else ""
     return commit if COMMIT.fullmatch(commit) else ""
 
 

@@ -266,19 +266,20 @@ class Transport:
                 self.moved.add(requests=1)
                 got = {str(k).lower(): str(v) for k, v in response.headers.items()}
                 status = int(response.status_code)
+                told = first if first and (away or "x-repo-commit" in first) else got
                 if 300 <= status < 400 and "location" in got:
                     if method == "GET" and (_whole(got) or SAID) < SAID:
                         self._some(response, until)  # to its end, so that the connection serves again
-                    return Answer(status, first or got, got, url, b"", None, False)
+                    return Answer(status, told, got, url, b"", None, False)
                 if status >= 400:
                     text = b"" if method == "HEAD" else self._some(response, until)
                     who = f" from {urlsplit(url).hostname}" if away else ""
-                    raise NetError("status", f"HTTP {status}{who}", status, {**(first or {}), **got}, text, away)
+                    raise NetError("status", f"HTTP {status}{who}", status, {**told, **got}, text, away)
                 if status not in ((200, 206) if span else (200,)):
                     raise NetError("changed", f"HTTP {status}, which was not asked for")
                 if method == "HEAD":
-                    return Answer(status, first or got, got, url, b"", _whole(got), False)
-                return self._body(response, status, first or got, got, url, limit, until, span)
+                    return Answer(status, told, got, url, b"", _whole(got), False)
+                return self._body(response, status, told, got, url, limit, until, span)
         except NetError:
             raise
         except Exception as error:  # whatever the client raises: its types are not ours

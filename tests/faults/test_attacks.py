@@ -109,7 +109,7 @@ def test_g03_expired_address(world: World, when: str) -> None:
     world.server.reset()
     found = world.fails()
     assert "HTTP 403 from 127.0.0.1" in found.observed
-    assert len([seen for seen in world.server.log if seen.side == "cdn"]) == 2
+    assert sum(world.server.told(world.drafter / "model.safetensors")[0] in path for path in world.asked) == 2
 
 
 def padded(world: World, length: int) -> bytes:
@@ -155,9 +155,7 @@ def test_g06_spellings_of_shards(world: World, spelling: str) -> None:
     assert world.check().verdict == "pass"
 
 
-@fault(
-    "G07", "an index beside a stale single file, consolidated files, two sets of shards, an adapter", "IDX308 IDX309"
-)
+@fault("G07", "an index beside a stale single file, consolidated files, an adapter", "IDX308 IDX309")
 def test_g07_ambiguous_layout(world: World) -> None:
     """The list is read first; what does not belong is named, and the index is believed."""
     (world.target / "model.safetensors").write_bytes(b.safetensors({"lm_head.weight": ("BF16", (1, 1))}))
@@ -213,14 +211,14 @@ def test_g10_no_access_is_an_outcome_of_its_own(world: World) -> None:
 
 WAYS: dict[str, dict[str, Any]] = {
     "portal": s.page(), "portal as bytes": s.with_headers(Content_Type="text/html"), "another range": s.another_range(),
-    "halved": s.halved(), "no commit": s.with_headers(X_Repo_Commit=None), "another commit": s.body(b"{}", commit=COMMIT),
+    "halved": s.halved(), "no commit": s.with_headers(X_Repo_Commit=None),
     "empty": {"answer": lambda request: s.Reply(200)}, "204": {"answer": lambda request: s.Reply(204)},
     "206": s.sent(status=206), "304": {"answer": lambda request: s.Reply(304)},
     "JSON": s.body(b'{"ok": true}'), "zeros": s.body(bytes(20_000)), "XML": s.body(b"<?xml version='1.0'?><Error/>"),
 }  # fmt: skip
 
 
-@fault("G11", "a portal, a wrong range, a cut body, an answer that is none", "SRC107")
+@fault("G11", "a portal, a wrong range, a cut body, an answer that is none", "")
 @pytest.mark.parametrize("side", ["hub", "cdn"])
 @pytest.mark.parametrize("way", WAYS)
 def test_g11_never_blames_the_repo(world: World, way: str, side: str) -> None:
@@ -230,6 +228,7 @@ def test_g11_never_blames_the_repo(world: World, way: str, side: str) -> None:
     world.server.rule(side=side, what=WAYS[way])
     report = world.check()
     assert report.verdict == "unknown"
+    assert [f for f in report.findings if f.code in ("SRC105", "SRC107")]
     assert not [f for f in report.findings if f.level == "error" and f.code.startswith(REPO_AT_FAULT)]
 
 
@@ -295,7 +294,7 @@ HEADERS: dict[str, tuple[bytes, str]] = {
         container({"w": {"dtype": "F32", "shape": ["A" * 1000, 1_500_000], "data_offsets": [0, 4]}}, 4), "STF2",
     ),
     "A03 product of giants": (
-        container(b'{"w":{"dtype":"F32","shape":[' + b",".join([b"1" + b"0" * 300] * 4000) + b'],"data_offsets":[0,4]}}', 4),
+        container(b'{"w":{"dtype":"F32","shape":[%s],"data_offsets":[0,4]}}' % (b"1" + b"0" * 300 + b",1" * 4000), 4),
         "STF2",
     ),
     "A04 wraps 64 bits": (
@@ -313,7 +312,7 @@ HEADERS: dict[str, tuple[bytes, str]] = {
     "A05 two million brackets": (container(b"[" * 2_000_000), "STF2"),
     "A05 two million tables": (container(b'{"a":' * 400_000), "STF2"),
     "A06 a name twice": (
-        container(b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', 4),
+        container(b"{%s,%s}" % ((b'"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}',) * 2), 4),
         "STF207",
     ),
     "A07 a list": (container([1, 2]), "STF2"),
@@ -395,7 +394,8 @@ def test_a10_few_threads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(threading.Thread, "start", counted)
     for n in range(200):
-        (world.target / f"m-{n}.safetensors").write_bytes(container({"w%d" % n: {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, 1))  # fmt: skip
+        row = {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}
+        (world.target / f"m-{n}.safetensors").write_bytes(container({f"w{n}": row}, 1))
     world.put(
         "model.safetensors.index.json", {"weight_map": {f"w{n}": f"m-{n}.safetensors" for n in range(200)}}, TARGET
     )
@@ -410,11 +410,12 @@ def test_a11_paths_from_a_mirror(world: World, what: str) -> None:
     """No word of a server becomes a path: names of our cache are hashes."""
     evil = "../../../../evil"
     world.server.rule(what={
-        "etag": s.with_headers(ETag=f'"{evil}"', X_Linked_ETag=f'"{evil}"'), "commit": s.with_headers(X_Repo_Commit=evil),
+        "etag": s.with_headers(ETag=f'"{evil}"', X_Linked_ETag=f'"{evil}"'),
+        "commit": s.with_headers(X_Repo_Commit=evil),
         "name": s.with_headers(Content_Disposition=f'attachment; filename="{evil}"'),
     }[what])  # fmt: skip
     report = world.check()
-    assert report.verdict == ("unknown" if what == "commit" else "pass")
+    assert report.verdict == ("pass" if what == "name" else "unknown")
     kept = [p for p in (world.folder / "cache").rglob("*") if p.is_file() and p.suffix != ".lock"]
     assert all(re.fullmatch(r"[0-9a-f]{62}", p.name) and re.fullmatch(r"[0-9a-f]{2}", p.parent.name) for p in kept)
 
@@ -564,7 +565,7 @@ def test_x02_endless_bodies(world: World, status: int) -> None:
 
 
 @fault("X03", "a Content-Length that lies, more bytes than were asked for", "SRC107")
-@pytest.mark.parametrize("length", ["1", "14001", "99999999999999999999", "-1", "x"])
+@pytest.mark.parametrize("length", ["1", "14001", "-1", "x"])
 def test_x03_content_length(world: World, length: str) -> None:
     """No byte beyond the range is taken; an answer that contradicts itself is refused."""
     world.server.rule(side="cdn", what=s.with_headers(Content_Length=length))
@@ -622,11 +623,10 @@ def test_x06_endless_listing(world: World, row: bytes) -> None:
 @pytest.mark.parametrize("what", ["digest", "size"])
 def test_x07_poisoned_list(world: World, what: str) -> None:
     """What comes is held to the list: no header is kept under a digest that is not its own."""
-    path = world.target / "model-00001-of-00003.safetensors"
     victim = world.server.told(world.drafter / "model.safetensors")[0]
     rows = [
-        {"rfilename": p.name, "size": p.stat().st_size + (p == path and what == "size")}
-        | ({"lfs": {"sha256": victim}} if p == path and what == "digest" else {})
+        {"rfilename": p.name, "size": p.stat().st_size + (p.suffix == ".safetensors" and what == "size")}
+        | ({"lfs": {"sha256": victim}} if p.suffix == ".safetensors" and what == "digest" else {})
         for p in sorted(world.target.iterdir())
     ]
     listing(world, rows)
@@ -692,7 +692,8 @@ def test_x11_held_lock(world: World) -> None:
 
 @fault("X12", "headers of all shards from one answer of a hostile endpoint", "")
 @pytest.mark.parametrize("data", [
-    b'{"headers": {"%s": {"w": {"data_offsets": [0, 1e999]}}}}', b'{"headers": []}', b"[" * 100_000, b'{"headers": {"%s": 7}}',
+    b'{"headers": {"%s": {"w": {"data_offsets": [0, 1e999]}}}}', b'{"headers": []}', b"[" * 100_000,
+    b'{"headers": {"%s": 7}}',
     b'{"headers": {"../x": {}}}', b"",
 ])  # fmt: skip
 def test_x12_one_answer_for_all(world: World, data: bytes) -> None:
