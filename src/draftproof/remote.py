@@ -829,7 +829,8 @@ def _asked(wanted: Collection[str] | None) -> str:
 def _absent(error: NetError) -> bool:
     """Tell whether the server says that the repo is there, and the file is not."""
     said = error.headers.get("x-error-code", "")
-    return error.status == 404 and not error.away and (said == "EntryNotFound" or (not said and "x-repo-commit" in error.headers))
+    missing = said == "EntryNotFound" or (not said and "x-repo-commit" in error.headers)
+    return error.status == 404 and not error.away and missing
 
 
 def _commit(answer: Any) -> str:
