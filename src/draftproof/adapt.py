@@ -18,10 +18,10 @@ from typing import Any
 from draftproof.answers import Change, Plan, Step
 from draftproof.api import Case, examine, open_side, recordings, report
 from draftproof.checkpoint import Checkpoint, listed, parse_config
-from draftproof.conform import View, conform, expectations, layout, rope_of, summary_text, value_of
+from draftproof.conform import View, conform, expectations, ids_of, layout, rope_of, summary_text
 from draftproof.contracts import Contract, Dialect
 from draftproof.courses import Trainer, TrainerLayout
-from draftproof.dims import Absent, Known
+from draftproof.dims import Absent, Known, value_of
 from draftproof.findings import Finding, Report, visible
 from draftproof.hub import Source, open_model, read_plain, recorded_repos
 from draftproof.library import Library
@@ -404,7 +404,7 @@ def _wanted(couple: Couple) -> Iterator[Change]:
     yield from _verifier_demands(couple)
     for key in ("bos_token_id", "eos_token_id"):
         mine, other = own.lookup(key), couple.target.lookup(key)
-        if _ints(mine) and _ints(other) and not _ints(mine) <= _ints(other):
+        if ids_of(mine) and ids_of(other) and not ids_of(mine) <= ids_of(other):
             yield Change(key, config.at(key), other.value, "the target's")  # type: ignore[union-attr]
     if any(f.code == "CFG310" and f.level == "error" for f in own.findings):
         yield Change("tie_word_embeddings", True, False, "a reduced head has other rows than the embedding")
@@ -449,11 +449,6 @@ def _key(view: View, name: str) -> str:
 
 def _whole(seen: Any) -> bool:
     return isinstance(seen, Known) and type(seen.value) is int
-
-
-def _ints(seen: Any) -> set[int]:
-    value = seen.value if isinstance(seen, Known) else None
-    return {i for i in (value if isinstance(value, list) else [value]) if type(i) is int}
 
 
 def edited(config: Mapping[str, Any], changes: Iterable[Change]) -> dict[str, Any]:

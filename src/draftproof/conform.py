@@ -31,6 +31,7 @@ from draftproof.dims import (
     parse,
     read_source,
     substituted,
+    value_of,
 )
 from draftproof.findings import Finding, finding, holds, nearest, unknown, visible
 from draftproof.hub import Source, hosted
@@ -1030,10 +1031,7 @@ def _holds(expr: Expr | None, lookup: Lookup) -> Any:
     """Return True, False or Unknown for a condition; no condition holds."""
     if expr is None:
         return True
-    try:
-        value = evaluate(expr, lookup)
-    except ExprError as error:
-        return Unknown(str(error))
+    value = value_of(expr, lookup)
     return value if type(value) in (bool, Unknown) else Unknown(f"{expr} is {value}, not yes or no")
 
 
@@ -1100,14 +1098,6 @@ def _expected(name: str, rule: TensorRule, index: Mapping[str, int], dims: Looku
 
 def _with(dims: Lookup, more: Mapping[str, int]) -> Lookup:
     return lambda name: Known(more[name], "index") if name in more else dims(name)
-
-
-def value_of(expr: Expr, dims: Lookup) -> Any:
-    """Return the value of an expression, or Unknown; where it has no value that says why."""
-    try:
-        return evaluate(expr, dims)
-    except ExprError as error:
-        return Unknown(str(error))
 
 
 def check_tensors(view: View) -> None:

@@ -26,6 +26,7 @@ from draftproof.dims import Absent, Known, Seen, Unknown
 from draftproof.findings import (
     LEVELS,
     LONGEST,
+    VERDICTS,
     Finding,
     Report,
     Section,
@@ -43,7 +44,6 @@ SIDES = ("old", "new")
 VALUES_LIMIT = 64 << 20  # bytes of a map that are read
 FILE_LIMIT = 16 << 20  # bytes of another file that are compared
 MOST = 200  # lines of one kind
-VERDICTS = {"pass": "holds", "fail": "does not hold", "unknown": "could not be judged"}
 _ROLES = {  # what a dim is called by the part it plays, where the contract's summary has no word for it
     "hidden": "hidden {}", "target_hidden": "target's hidden {}", "draft_vocab": "draft vocabulary {}",
     "target_vocab": "target's vocabulary {}", "vocab": "vocabulary {}", "layers": "layers {}",

@@ -187,6 +187,19 @@ def evaluate(expr: Expr, lookup: Lookup, elements: Sequence[Any] | None = None) 
     return result
 
 
+def value_of(expr: Expr, lookup: Lookup, elements: Sequence[Any] | None = None) -> Any:
+    """Return the value of an expression, or Unknown; where it has no value that says why."""
+    try:
+        return evaluate(expr, lookup, elements)
+    except ExprError as error:
+        return Unknown(str(error))
+
+
+def is_true(expr: Expr, lookup: Lookup, elements: Sequence[Any] | None = None) -> bool:
+    """Tell whether an expression is known to hold."""
+    return value_of(expr, lookup, elements) is True
+
+
 def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
     """Evaluate one node; elements and index stand for ``it`` and ``i``."""
     sub: Callable[[ast.expr], Any] = lambda part: _eval(part, lookup, elements, index)  # noqa: E731

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Level = Literal["error", "warning", "unknown", "info", "pass"]
 Verdict = Literal["pass", "fail", "unknown"]
+VERDICTS: Mapping[str, str] = {"pass": "holds", "fail": "does not hold", "unknown": "could not be judged"}
 LEVELS: tuple[Level, ...] = ("error", "warning", "unknown", "info", "pass")
 SCHEMA = 1  # version of Report.to_dict
 LONGEST = 1500  # characters of one part of a finding

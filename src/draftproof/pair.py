@@ -22,10 +22,9 @@ from draftproof.conform import (
     expectations,
     rope_of,
     rope_unknown,
-    value_of,
 )
 from draftproof.contracts import Contract, Convention, EngineRow, Fact, Meaning, Model, TensorRule
-from draftproof.dims import Absent, Bindings, ExprError, Known, Seen, Unknown, evaluate
+from draftproof.dims import Absent, Bindings, Known, Seen, Unknown, is_true, value_of
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible
 from draftproof.library import Library
 from draftproof.tokens import Tokens, at_hand, special_ids
@@ -428,11 +427,8 @@ def engine_rows(c: Couple, key: str = "") -> list[EngineRow]:
         for row in engine.rows if engine else ():
             if key and row.key != key:
                 continue
-            try:
-                if evaluate(row.when, c.dims) is True:
-                    rows.append(row)
-            except ExprError:
-                continue
+            if is_true(row.when, c.dims):
+                rows.append(row)
     return rows
 
 

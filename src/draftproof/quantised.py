@@ -20,7 +20,19 @@ from draftproof.checkpoint import QUANTISATION_FILE as SIDE_FILE
 from draftproof.checkpoint import Checkpoint, Table, listed, parse_config
 from draftproof.container import BITS, Tensor
 from draftproof.contracts import Layout, Scheme, Stored
-from draftproof.dims import Absent, Bindings, Dim, Expr, ExprError, Known, Lookup, Seen, Unknown, evaluate, substituted
+from draftproof.dims import (
+    Absent,
+    Bindings,
+    Dim,
+    Expr,
+    Known,
+    Lookup,
+    Seen,
+    Unknown,
+    is_true,
+    substituted,
+    value_of,
+)
 from draftproof.findings import Finding, finding, nearest, unknown, visible
 from draftproof.library import Library
 from draftproof.strict import CONFIG_LIMIT
@@ -345,7 +357,7 @@ class _Arguments:
             check = self.scheme.checks.get(name)
             if type(seen.value) is not (bool if dim.bool_ else int):
                 self._say(source, wanted, shown)
-            elif check is not None and not _true(check, self.values, [seen.value]):
+            elif check is not None and not is_true(check, self.values, [seen.value]):
                 self._say(source, re.sub(r"\bit\b", source.name, str(check)), shown)
             return
 
@@ -372,7 +384,7 @@ class _Arguments:
             return False
         if any(isinstance(self.lookup(key), Known) for key in layout.lacks):
             return False
-        return layout.applies is None or _true(layout.applies, self.values)
+        return layout.applies is None or is_true(layout.applies, self.values)
 
     def shown(self) -> str:
         """Return what would have chosen a layout: "format = marlin-24"."""
@@ -390,20 +402,6 @@ def _names(layout: Layout) -> dict[str, None]:
 
 def _text(value: Any) -> str:
     return str(value).lower() if type(value) is bool else str(value)
-
-
-def _true(expr: Expr, lookup: Lookup, elements: Sequence[Any] | None = None) -> bool:
-    try:
-        return evaluate(expr, lookup, elements) is True
-    except ExprError:
-        return False
-
-
-def _value(expr: Expr, lookup: Lookup) -> Any:
-    try:
-        return evaluate(expr, lookup)
-    except ExprError as error:
-        return Unknown(str(error))
 
 
 # --- the logical table ----------------------------------------------------------------------------------------------
@@ -552,7 +550,7 @@ class _Translation:
             self._say("TEN416", main, " or ".join(rules[layout.main].dtype), f"{stored.dtype} {list(stored.shape)}")
             return
         scope: dict[str, Known] = {a: Known(n, main) for a, n in zip(layout.axes, stored.shape, strict=True)}
-        sizes = {axis: _value(size, self._with(args, scope)) for axis, size in layout.logical.items()}
+        sizes = {axis: value_of(size, self._with(args, scope)) for axis, size in layout.logical.items()}
         if failed := next((v for v in sizes.values() if isinstance(v, Unknown)), None):
             self.result.said.add(module)
             text = ", ".join(map(str, layout.logical.values()))
@@ -569,7 +567,7 @@ class _Translation:
             self._say("TEN415", main, "its logical shape", f"{stored.dtype} {list(stored.shape)}: the header does not "
                       "tell it", make=unknown)  # fmt: skip
         for check in layout.checks:
-            if not _true(check, lookup):
+            if not is_true(check, lookup):
                 self._say("TEN419", main, f"{check}: {substituted(check, lookup)}", f"{list(stored.shape)}",
                           bindings=self._shown(args, [check]))  # fmt: skip
                 return
@@ -583,7 +581,7 @@ class _Translation:
         for rule in layout.tensors:
             shown = " or ".join(f"[{', '.join(map(str, shape))}]{_numbers(shape, lookup)}" for shape in rule.shapes)
             if rule.suffix not in parts:
-                due = rule.presence == "required" and (rule.when is None or _true(rule.when, lookup))
+                due = rule.presence == "required" and (rule.when is None or is_true(rule.when, lookup))
                 if due and rule.suffix != layout.main:
                     lacking += 1
                     note = f"there is {listed(strange)}" if strange else ""
@@ -593,7 +591,7 @@ class _Translation:
             tensor = self.table.tensors[name]
             if rule.dtype and tensor.dtype not in rule.dtype:
                 self._say("TEN416", name, " or ".join(rule.dtype), tensor.dtype)
-            shapes = [tuple(_value(axis, lookup) for axis in shape) for shape in rule.shapes]
+            shapes = [tuple(value_of(axis, lookup) for axis in shape) for shape in rule.shapes]
             if shapes and tensor.shape not in shapes:
                 failed = next((v.why for s in shapes for v in s if isinstance(v, Unknown)), "")
                 self._say("TEN415", name, shown, f"{list(tensor.shape)}", failed)
@@ -639,7 +637,7 @@ class _Translation:
         for shape in sorted(shapes, key=lambda s: -shapes[s]):
             own, _ = self.modules.arguments(names[0].removesuffix(".weight"))
             scope = {axis: Known(n, "stored") for axis, n in zip(layout.logical, shape, strict=False)}
-            room = [_value(axis, self._with(self._of(own or {}), scope)) for axis in next(iter(rule.shapes), ())]
+            room = [value_of(axis, self._with(self._of(own or {}), scope)) for axis in next(iter(rule.shapes), ())]
             if room and not any(isinstance(n, Unknown) for n in room) and tuple(room) != shape:
                 rows.append(f"{list(shape)} is stored, {room} expected")
         return "; ".join(rows[:4])
@@ -662,7 +660,7 @@ def _is_plain(parts: Mapping[str, str], table: Table) -> bool:
 
 
 def _numbers(shape: Sequence[Expr], lookup: Lookup) -> str:
-    values = [_value(axis, lookup) for axis in shape]
+    values = [value_of(axis, lookup) for axis in shape]
     if not shape or any(isinstance(v, Unknown) for v in values) or [str(v) for v in values] == list(map(str, shape)):
         return ""
     return f" = [{', '.join(map(str, values))}]"

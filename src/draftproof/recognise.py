@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from draftproof.checkpoint import Checkpoint, listed
-from draftproof.contracts import Contract
-from draftproof.dims import Absent, Bindings, Expr, ExprError, Known, evaluate
+from draftproof.contracts import Contract, TensorRule
+from draftproof.dims import Absent, Bindings, Known, is_true, value_of
 from draftproof.findings import Finding, finding, nearest, unknown, visible
 from draftproof.hub import small_json
 from draftproof.library import Library
@@ -121,7 +121,7 @@ def nearly(library: Library, checkpoint: Checkpoint, ids: Sequence[str]) -> tupl
         good = [{c for c in row if c is not None and next(contract.rules_for(c), None)} for row in decoded]
         best = max(good, key=len, default=set())
         dims = Bindings(contract.dims, {"drafter": checkpoint.config.under(contract.nested)})
-        wanted = [r for r in contract.tensors.values() if r.presence == "required" and _holds(r.when, dims)]
+        wanted = [r for r in contract.tensors.values() if r.presence == "required" and _applies(r, dims)]
         lacking = [n for r in wanted if (n := r.name.replace("{i}", "0").replace("{j}", "0")) not in best]
         why = [f"{len(best)} of {len(names)} tensor names"] if names else []
         why += [f"lacks {listed(lacking, 3)}"] if names and lacking else []
@@ -139,12 +139,11 @@ def nearly(library: Library, checkpoint: Checkpoint, ids: Sequence[str]) -> tupl
     return said, help
 
 
-def _holds(when: Expr | None, dims: Bindings) -> bool:
-    """Tell whether a condition is known to hold."""
-    try:
-        return when is None or evaluate(when, dims) is True
-    except ExprError:
-        return False
+def _applies(rule: TensorRule, dims: Bindings) -> bool:
+    """Tell whether a rule is known to ask for a tensor, or may do so for each index of a row."""
+    ends = [(value_of(loop.first, dims), value_of(loop.stop, dims)) for loop in rule.over]
+    empty = any(type(first) is type(stop) is int and first >= stop for first, stop in ends)
+    return not empty and (rule.when is None or is_true(rule.when, dims))
 
 
 def _ruled_out(detect: Mapping[str, Any], checkpoint: Checkpoint) -> list[str]:

@@ -18,7 +18,7 @@ from draftproof.api import Case, examine, examine_models, open_side, recordings,
 from draftproof.checkpoint import listed
 from draftproof.conform import View, dtype_of, rope_of, summary_text
 from draftproof.contracts import Fact, Release
-from draftproof.dims import Absent, Bindings, ExprError, Known, Unknown, evaluate
+from draftproof.dims import Absent, Bindings, Known, Unknown, value_of
 from draftproof.findings import Finding, Report, Section, finding, holds, nearest, unknown, visible
 from draftproof.hub import REPO, SHARD, WEIGHTS, Source, open_model
 from draftproof.library import Library
@@ -627,10 +627,7 @@ def _engines(case: Case, view: View) -> Iterator[tuple[str, str, str]]:
             continue
         applies, undecided = [], []
         for row in engine.rows:
-            try:
-                value = evaluate(row.when, dims)
-            except ExprError:
-                value = Unknown("no value")
+            value = value_of(row.when, dims)
             if value is True:
                 applies.append(f"{row.does}: {row.see} ({row.basis}: {row.source})")
             elif isinstance(value, Unknown):

@@ -8,14 +8,13 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from draftproof.findings import Finding, Report, Section, Side, visible
+from draftproof.findings import VERDICTS, Finding, Report, Section, Side, visible
 from draftproof.rules import BANDS, RULES, Rule
 
 if TYPE_CHECKING:
     from draftproof.answers import Plan, Review
 
 WIDTH = 118
-_VERDICTS = {"pass": "holds", "fail": "does not hold", "unknown": "could not be judged"}
 _HOW = {
     "recorded": "recorded",
     "derived": "recording: config published, tensor table not read",
@@ -101,12 +100,12 @@ def counts_text(report: Report) -> str:
 
 def verdict_word(verdict: str) -> str:
     """Return "does not hold"."""
-    return _VERDICTS[verdict]
+    return VERDICTS[verdict]
 
 
 def verdict_text(report: Report) -> str:
     """Return "does not hold (1 error; 42 checks hold)"."""
-    return f"{_VERDICTS[report.verdict]} ({counts_text(report)})"
+    return f"{VERDICTS[report.verdict]} ({counts_text(report)})"
 
 
 def report_text(report: Report, *, level: str = "info", part: bool = False) -> str:
@@ -124,7 +123,7 @@ def report_text(report: Report, *, level: str = "info", part: bool = False) -> s
             if f.level == "error" or f.code.startswith("SRC")
         ]
         out += ["", *(finding_text(f) for f in blocking)] if blocking else []
-        out += ["", f"what rungs 1 and 2 say of the pair as it is: {_VERDICTS[report.verdict]} ({counts_text(report)})"]
+        out += ["", f"what rungs 1 and 2 say of the pair as it is: {VERDICTS[report.verdict]} ({counts_text(report)})"]
     elif report.review is not None:
         out += [textwrap.fill(f"{subject}: {report.review.headline}", WIDTH, break_long_words=False), ""]
         out += [side_text(s) for s in report.sides]
@@ -136,7 +135,7 @@ def report_text(report: Report, *, level: str = "info", part: bool = False) -> s
         if [s.role for s in report.sides] == ["drafter"]:
             out.append(field("target", "none: only the drafter was judged", 0))
         for section in report.sections:
-            out += ["", f"{section.rung}: {_VERDICTS[section.verdict]}"]
+            out += ["", f"{section.rung}: {VERDICTS[section.verdict]}"]
             if text := section_text(section, level=level):
                 out.append(text)
     if part:

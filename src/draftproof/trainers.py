@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from draftproof.conform import value_of
 from draftproof.contracts import Contract
 from draftproof.courses import Capture, CaptureRule, Conversion, Start, Trainer, TrainerLayout
-from draftproof.dims import ExprError, Known, Lookup, Seen, evaluate
+from draftproof.dims import Known, Lookup, Seen, is_true, value_of
 from draftproof.findings import Finding, finding, holds, unknown, visible
 from draftproof.pair import Couple
 
@@ -81,14 +80,7 @@ def moved(key: str, conversion: Conversion | None) -> str:
 
 def applies(conditions: Mapping[str, Any], dims: Lookup) -> set[str]:
     """Return the keys whose condition holds over some dims."""
-    return {key for key, expr in conditions.items() if _true(expr, dims)}
-
-
-def _true(expr: Any, dims: Lookup) -> bool:
-    try:
-        return evaluate(expr, dims) is True
-    except ExprError:
-        return False
+    return {key for key, expr in conditions.items() if is_true(expr, dims)}
 
 
 # --- the layers of the target -------------------------------------------------------------------------------------
@@ -128,7 +120,7 @@ def rule_for(capture: Capture, couple: Couple, ids: Sequence[int]) -> CaptureRul
             return None
         if rule.architectures and not set(rule.architectures) & set(architectures):
             continue
-        if rule.when is None or (ids and _true(rule.when, dims)):
+        if rule.when is None or (ids and is_true(rule.when, dims)):
             return rule
     return None
 
@@ -323,7 +315,7 @@ def _rows(trainer: Trainer, family: str, couple: Couple) -> Iterator[Finding]:
         seen = couple.drafter.config.at(row.key)
         if row.value is not None and (seen != row.value or type(seen) is not type(row.value)):
             continue
-        if row.when is not None and not _true(row.when, couple.dims):
+        if row.when is not None and not is_true(row.when, couple.dims):
             continue
         stated = "" if seen is None else f" {visible(seen, 60)}"
         yield finding(
