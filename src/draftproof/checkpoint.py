@@ -483,11 +483,12 @@ class _Gather:
             self.failed.append(name)
             return None
         self.listed |= self.named & header.tensors.keys()
-        for tensor_name, tensor in header.tensors.items():
-            if self.wanted is None or tensor_name in self.wanted:
-                if tensor_name in self.files:
-                    self.twice.setdefault(tensor_name, [self.files[tensor_name]]).append(name)
-                self.tensors[tensor_name], self.files[tensor_name] = tensor, name
+        tensors = header.tensors
+        rows = tensors if self.wanted is None else {n: tensors[n] for n in sorted(tensors.keys() & self.wanted)}
+        for tensor_name in sorted(self.files.keys() & rows.keys()):
+            self.twice.setdefault(tensor_name, [self.files[tensor_name]]).append(name)
+        self.tensors.update(rows)
+        self.files.update(dict.fromkeys(rows, name))
         return header
 
 
