@@ -183,7 +183,6 @@ def proxy(loopback: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     loopback.rule("http://*.example/*", what={"before": through})
     monkeypatch.setattr(loopback, "cdn", "http://cdn.example")
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.example")
-    close_session()
     yield loopback
     close_session()
 
@@ -191,6 +190,7 @@ def proxy(loopback: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
 def test_proxy_of_the_environment_is_used(proxy: Server, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, proxy.hub)
+    close_session()  # the client reads the environment when it is made
     assert ask().verdict == "pass"
     assert {s.headers["host"] for s in proxy.log} == {"hub.example", "cdn.example"}
 
@@ -200,6 +200,7 @@ def test_proxy_is_not_used_for_hosts_that_are_excepted(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    close_session()
     monkeypatch.setenv("HF_ENDPOINT", proxy.hub)
     proxy.cdn = urlsplit(proxy.hub)._replace(path="/x").geturl()
     proxy.rule("/x/*", what={"before": lambda request: setattr(request, "side", "cdn")})
@@ -208,6 +209,7 @@ def test_proxy_is_not_used_for_hosts_that_are_excepted(
 
 def test_proxy_that_does_not_answer_is_unreachable(proxy: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    close_session()
     found = only(ask("live", b.DRAFTER, None))
     assert (found.code, found.level, found.where) == ("SRC107", "unknown", "http://hub.example")
 
