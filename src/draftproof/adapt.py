@@ -551,8 +551,10 @@ def _steps(couple: Couple, goal: Goal) -> list[Step]:
         if step.action == "copy" and step.group in _WHOLE and _block(step) in lost:
             why = f"it fits, but {lost[_block(step)]} beside it is new"
             steps[n] = replace(step, action="init", why=why)
+    # of these the new size is not known, which the headline says
+    open_ = {w.name for w in expectations(goal.contract, goal.view.dims) if w.presence in ("required", "undecided")}
     for name, was in old.items():
-        if name not in wanted:
+        if name not in wanted and name not in open_:
             steps.append(Step(name, "drop", was, None, "not part of the new drafter", groups.get(name, "")))
     steps = list(_for_layout(couple, goal, steps))
     spoken = {disk for name, disk in drafter.names.items() if not name.startswith("\0")}

@@ -274,7 +274,8 @@ def _about(view: View) -> list[Finding]:
 
 def side(view: View) -> Side:
     """Describe one side for the report: what it is, and how well it is known."""
-    source, table, contract = view.checkpoint.source, view.table, view.contract
+    source, contract = view.checkpoint.source, view.contract
+    table = view.table if contract else view.checkpoint.seen()
     parameters = table.parameters
     if parameters is None and table.complete and table.tensors:
         parameters = sum(_numel(t.shape) for n, t in table.tensors.items() if t.dtype not in ("I64", "I32", "BOOL"))

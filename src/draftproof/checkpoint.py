@@ -262,6 +262,11 @@ class Checkpoint:
             self._tables[key] = self._table(key, frozenset(named), enough)
         return self._tables[key]
 
+    def seen(self) -> Table:
+        """Return the tensor table as far as it was asked for; nothing is read."""
+        read = [table for table in self._tables.values() if table.read]
+        return next((t for t in read if t.complete), read[0]) if read else Table(basis="not read")
+
     def _table(
         self,
         wanted: frozenset[str] | None,
@@ -524,6 +529,8 @@ def choose(files: Mapping[str, int], safe: list[str], index: Index | None, found
                 )
             )
         stray = [n for n in safe if n not in index.shards and n not in single]
+        if 0 < len(stray) <= len(index.shards) - len(chosen):
+            stray = []  # as many as are missing: renamed, which what is said of those names
     elif "model.safetensors" in files:
         chosen, stray = ["model.safetensors"], [n for n in safe if n != "model.safetensors"]
     else:
@@ -543,9 +550,9 @@ def choose(files: Mapping[str, int], safe: list[str], index: Index | None, found
             finding(
                 "IDX308",
                 listed(training),
-                "files that serving does not need",
+                "files beside the weights",
                 level="info",
-                expected="the serving checkpoint alone",
+                expected="nothing that serving does not need",
                 observed=f"{len(training)} more: {listed(training)}",
             )
         )

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 MAX_SIZE = 2**31 - 1  # of any one dim: no model has more
 DTYPES = ("bfloat16", "float16", "half", "float32", "float", "float64", "auto")  # torch_dtype as engines read it
+ROPE_TYPES = (
+    "default", "linear", "dynamic", "yarn", "llama3", "longrope", "su", "mrope", "ntk", "proportional", "deepseek_yarn",
+)  # fmt: skip
 DEFAULT_THETA = 10000.0  # the rope theta of an engine that finds none
 FEW_BITS = 4  # of a packed weight
 MAX_ROWS = 4096  # of a tensor rule with `for`
@@ -426,9 +429,24 @@ def rope_of(view: View) -> tuple[dict[str, Known], list[Finding]]:
         if isinstance(table := view.lookup(key), Known):
             for inner, value in table.value.items():
                 put(rename.get(str(inner), str(inner)), value, f"{table.witness}.{inner}", inner=True)
+    found += _scaling(view, out.get("type"), "factor" in out or any(f.level == "error" for f in found))
     if view.contract is not None and "interleaved" in view.contract.rope:
         out.setdefault("interleaved", Known(view.contract.rope["interleaved"], f"contract {view.contract.id}"))
     return out, list(dict.fromkeys(found))
+
+
+def _scaling(view: View, kind: Known | None, factor: bool) -> Iterator[Finding]:
+    """Report a type of rope scaling that is spelt wrongly, and one whose factor is not there."""
+    if kind is None or not isinstance(kind.value, str):
+        return
+    where = view.checkpoint.source.label
+    if kind.value in _SCALED and not factor:
+        key = kind.witness.removeprefix(f"{view.checkpoint.role} config.json: ").rpartition(".")[0]
+        expected = f"a number, for {kind.value} ({kind.witness})"
+        yield finding("CFG312", f"config.json: {key}.factor", expected=expected, observed="nothing", where=where)
+    if kind.value not in ROPE_TYPES and (near := nearest(kind.value, ROPE_TYPES, 0.75)):  # else newer than the list
+        seen = f"{visible(kind.value)!r} ({kind.witness}){near}"
+        yield finding("CFG307", "rope type", expected="a type that engines know", observed=seen, where=where)
 
 
 def rope_unknown(view: View, *parts: str) -> Unknown | None:
@@ -436,6 +454,9 @@ def rope_unknown(view: View, *parts: str) -> Unknown | None:
     keys: Mapping[str, Sequence[str]] = view.contract.keys.get("rope", {}) if view.contract else {}
     seen = [view.lookup(key) for part in parts for key in keys.get(part, ())]
     return next((s for s in seen if isinstance(s, Unknown)), None)
+
+
+_SCALED = ("linear", "yarn", "llama3")  # rope types that no engine reads without their factor
 
 
 def _rope_problem(name: str, value: Any) -> tuple[str, str] | None:
@@ -460,8 +481,9 @@ def dtype_of(view: View) -> tuple[Seen, list[Finding]]:
     declared = {key: seen.value.removeprefix("torch.") for key, seen in stated if isinstance(seen, Known)}
     stored: dict[str, int] = {}
     if view.table.read and view.declared is None and not isinstance(view.stated("quantisation"), Known):
-        for tensor in view.table.tensors.values():
-            if tensor.dtype in _STORED and len(tensor.shape) > 1:  # norms and buffers may be wider
+        odd = set(view.unexplained)  # of what is no tensor of its own the config says nothing
+        for name, tensor in view.table.tensors.items():
+            if name not in odd and tensor.dtype in _STORED and len(tensor.shape) > 1:  # norms and buffers may be wider
                 stored[_STORED[tensor.dtype]] = stored.get(_STORED[tensor.dtype], 0) + 1
     where, found = view.checkpoint.source.label, []
     if len(set(declared.values())) > 1:
@@ -1113,7 +1135,9 @@ def check_tensors(view: View) -> None:
             )  # fmt: skip
         return
     layers = check_layers(view)
-    if contract.in_target and not view.names:
+    inside = expectations(contract, view.dims) if contract.in_target else ()
+    own = {w.name for w in inside if w.presence == "required"}
+    if contract.in_target and (not view.names or (own and view.names.keys().isdisjoint(own))):
         encode = view.dialect.encode if view.dialect else str
         wanted = [encode(w.name) for w in expectations(contract, view.dims) if w.presence == "required"]
         if _looked_for(view, wanted):
@@ -1245,7 +1269,7 @@ def not_inside(view: View) -> Iterator[Finding]:
     if not wanted:
         return
     counts = [end for rule in contract.tensors.values() for loop in rule.over for end in (loop.first, loop.stop)]
-    tails = {f".{tail}" for name in wanted for tail in (name, name.partition(".")[2]) if tail.count(".") > 1}
+    tails = {f".{tail}" for name in wanted for tail in (name, name.removeprefix("model.")) if tail.count(".") > 1}
     like = sorted(n for n in view.checkpoint.table().tensors if any(f".{n}".endswith(tail) for tail in tails))
     parts: dict[str, Any] = {
         "expected": f"{len(wanted)} tensors, as {listed(wanted, 3)}",

@@ -38,6 +38,7 @@ HEADER_DEPTH = 127  # levels; serde_json stops at the 128th
 MAX_TENSORS = 1_000_000  # JSON objects in one header: 2 s and 0.5 GB as the library writes it, else 15 s and 0.9 GB
 MAX_VALUES = 16_000_000  # JSON values in one header
 INDEX_LIMIT = 256 << 20  # bytes
+FOREIGN = 4  # tensors that are not where an index says, and half of all: it is that of another checkpoint
 MAX_SHARDS = 4096
 MAX_NAMES = 2_000_000  # tensors in one index
 U64 = 2**64 - 1
@@ -620,9 +621,12 @@ def check_shards(index: Index, headers: Iterable[tuple[str, Header | None]], pre
     A shard whose header is None, or is not given, is not judged. An index read in part is judged in that part.
     """
     found = Collector(index.name)
-    for shard, names in index.shards.items():
-        if shard not in present:
-            found.add("IDX304", shard, "", f"a file with {names} tensors", "no such file")
+    missing = [shard for shard in index.shards if shard not in present]
+    stray = sorted(n for n in present if n.endswith(".safetensors") and n not in index.shards)
+    renamed = bool(missing) and 0 < len(stray) <= len(missing)
+    for shard in missing:
+        note = f"{', '.join(map(quote, stray))} is there, which the index does not name: renamed?" if renamed else ""
+        found.add("IDX304", shard, "", f"a file with {index.shards[shard]} tensors", "no such file", note=note)
     where, complete = index.weight_map, not index.unjudged
     lists: dict[str, list[str]] = {}
     absent: dict[str, str] = {}
@@ -644,6 +648,19 @@ def check_shards(index: Index, headers: Iterable[tuple[str, Header | None]], pre
                 for name, home in where.items():
                     lists.setdefault(home, []).append(name)
             absent.update((name, shard) for name in lists.get(shard, ()) if name not in tensors)
+    asked = sum(index.shards.get(shard, 0) for shard in judged)
+    if len(absent) >= FOREIGN and 2 * len(absent) >= asked:  # not single tensors: the index is of other shards
+        moved, unnamed = [n for n in absent if n in strays], [n for n in strays if n not in where]
+        parts = [f"{len(absent)} not there"] + [f"{len(moved)} of them in another shard"] * bool(moved)
+        parts += [f"{len(unnamed)} in the shards that it does not name"] * bool(unnamed)
+        shown = "; ".join(
+            f"{what}: {', '.join(map(quote, names[:3]))}"
+            for what, names in (("named", list(absent)), ("held", unnamed))
+            if names
+        )
+        expected = f"its {asked} tensors in the shards that it names"
+        found.add("IDX301", index.name, "index is not that of these shards", expected, ", ".join(parts), note=shown)
+        return found.done()
     for name, shard in absent.items():
         elsewhere = ", ".join(map(quote, strays.get(name, [])[:4]))
         note = f"{elsewhere} holds it" if elsewhere else ""

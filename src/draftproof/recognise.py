@@ -64,7 +64,13 @@ def recognise(
         role = "target" if other == "target" else "drafter"
         help = "give the drafter first, and its target as target"
         if kind == "family":  # its config may be that of a plain model, and its tensors renamed
-            help += "; if it is a drafter, its tensors are not named as one's: name its contract with --family"
+            inner = [one for _, one in rank(library, checkpoint, "family", in_target=True)]
+            name = visible(source.name)
+            help += (
+                f"; the drafter that stands in it: draftproof check --drafter {name} --family {inner[0]}"
+                if inner
+                else "; if it is a drafter, its tensors are not named as one's: name its contract with --family"
+            )
         seen = f"{seen}: a {role} ({opposite or turned[0][1]})"
         return None, [
             finding(
@@ -77,7 +83,8 @@ def recognise(
             )
         ]
     names = [a for id in group or files for a in library.detect(kind, id).get("any_architecture", ())]
-    near = next((m for a in config.texts("architectures") if (m := nearest(a, names, 0.8))), "")
+    odd = [a for a in config.texts("architectures") if a not in names]
+    near = next((m for a in odd if (m := nearest(a, names, 0.8))), "")
     note, help = nearly(library, checkpoint, group or list(files)) if kind == "family" and not in_target else ("", "")
     return None, [
         unknown(

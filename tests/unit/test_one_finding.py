@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import builder as b
 from builder import ABSENT
+from draftproof.adapt import adapt
 from draftproof.contracts import Fact
-from known_good import CASES, Good
+from known_good import CASES, LLAMA, Good
 
 OF = {case.id: case for case in CASES}
 EAGLE3, SPECULATORS = "eagle3: SpecForge, for SGLang", "eagle3-speculators: llama layers"
@@ -151,3 +153,81 @@ def test_flag_of_a_row_of_tensors_that_are_not_there_is_said_once() -> None:
 def test_ids_more_than_fc_takes_are_not_also_said_to_be_no_default() -> None:
     told = found(OF[EAGLE3], {"eagle_config.eagle_aux_hidden_state_layer_ids": [2, 4, 6, 9]})
     assert [c for c, _ in told] == ["TEN403"], told
+
+
+@pytest.mark.parametrize(
+    ("scaling", "code", "shows"),
+    [
+        (
+            {"rope_type": "yarn", "original_max_position_embeddings": 1024},
+            "CFG312",
+            ["rope_scaling.factor", "for yarn"],
+        ),
+        ({"type": "linear"}, "CFG312", ["rope_scaling.factor", "for linear"]),
+        ({"rope_type": "yarnn", "factor": 4.0}, "CFG307", ["'yarnn'", "did you mean 'yarn'"]),
+    ],
+)
+def test_rope_scaling_that_no_engine_reads_is_said(scaling: Any, code: str, shows: list[str]) -> None:
+    told = found(OF[EAGLE3], {"rope_scaling": scaling})
+    assert [c for c, _ in told] == [code], told
+    assert [part for part in shows if part not in told[0][1]] == []
+
+
+@pytest.mark.parametrize(
+    "scaling", [{"rope_type": "dynamic", "alpha": 1000.0}, {"rope_type": "of-next-year"}, {"rope_type": "default"}]
+)
+def test_rope_scaling_that_is_newer_or_needs_no_factor_is_not_spoken_of(scaling: Any) -> None:
+    assert found(OF[EAGLE3], {"rope_scaling": scaling}) == []
+
+
+def test_optimizer_state_among_the_weights_is_not_also_a_wrong_dtype() -> None:
+    told = found(OF[EAGLE3], {}, OF[EAGLE3].drafter_tensors | {"exp_avg.fc.weight": ("F32", (64, 192))})
+    assert [c for c, _ in told] == ["TEN402"], told
+
+
+@pytest.mark.parametrize("id", [MTP, "mtp-qwen3-next: Qwen3-Next", "mtp-glm4-moe: GLM-4.5", "mtp-mimo: MiMo"])
+def test_layer_that_was_dropped_beside_the_layers_of_its_target_is_not_there(id: str) -> None:
+    table = {n: r for n, r in OF[id].drafter_tensors.items() if "mtp" not in n and ".12." not in n}
+    assert "model.layers.0.input_layernorm.weight" in table
+    told = found(OF[id], {}, table)
+    assert [c for c, _ in told] == ["TEN430"], told
+    assert "none of them" in told[0][1]
+
+
+def test_index_of_another_checkpoint_is_one_finding(tmp_path: Path) -> None:
+    b.write(tmp_path / "a", OF[EAGLE3].drafter_config, OF[EAGLE3].drafter_tensors, shards=2)
+    b.write(tmp_path / "b", OF[DFLASH].drafter_config, OF[DFLASH].drafter_tensors, shards=2)
+    index = "model.safetensors.index.json"
+    (tmp_path / "a" / index).write_bytes((tmp_path / "b" / index).read_bytes())
+    report = b.check(str(tmp_path / "a"))
+    rows = [f for f in report.findings if f.level == "error"]
+    assert [f.code for f in rows] == ["IDX301"]
+    assert "25 not there" in rows[0].observed
+
+
+def test_renamed_shard_is_one_finding_that_says_so(tmp_path: Path) -> None:
+    b.write(tmp_path, OF[EAGLE3].drafter_config, OF[EAGLE3].drafter_tensors, shards=3)
+    (tmp_path / "model-00002-of-00003.safetensors").rename(tmp_path / "model-00002-of-00004.safetensors")
+    report = b.check(str(tmp_path))
+    rows = [f for f in report.findings if f.code.startswith("IDX")]
+    assert [f.code for f in rows] == ["IDX304"]
+    assert "'model-00002-of-00004.safetensors' is there" in rows[0].note
+
+
+@pytest.mark.parametrize("id", ["medusa-merged: Medusa, the whole model", "mtp-mimo: MiMo"])
+def test_target_with_a_drafter_inside_is_told_how_to_ask_for_it(id: str, tmp_path: Path) -> None:
+    b.write(tmp_path / "both", OF[id].drafter_config, OF[id].drafter_tensors)
+    report = b.check(str(tmp_path / "both"))
+    told = next(f for f in report.findings if f.code == "PAIR422")
+    assert f"--family {OF[id].family}" in told.help
+    assert report.sides[0].provenance == "read"  # its tensors were
+
+
+def test_plan_that_lacks_sizes_drops_no_tensor(tmp_path: Path) -> None:
+    b.write(tmp_path / "m", OF[MEDUSA].drafter_config, OF[MEDUSA].drafter_tensors)
+    b.write(tmp_path / "t", *LLAMA)
+    plan = adapt(str(tmp_path / "m"), str(tmp_path / "t"), b.LIBRARY).plan
+    assert plan is not None
+    assert plan.verdict == "unknown"
+    assert "hidden, target.vocab cannot be known" in plan.headline
+    assert [step for step in plan.steps if step.action == "drop"] == []
