@@ -456,7 +456,7 @@ def rope_unknown(view: View, *parts: str) -> Unknown | None:
     return next((s for s in seen if isinstance(s, Unknown)), None)
 
 
-_SCALED = ("linear", "yarn", "llama3")  # rope types that no engine reads without their factor
+_SCALED = ("linear", "yarn")  # rope types that no engine reads without their factor
 
 
 def _rope_problem(name: str, value: Any) -> tuple[str, str] | None:
