@@ -1,11 +1,13 @@
 """Write what the docs say of rules and contract files, from the code that reads them.
 
-`python docs/generate.py` writes docs/rules/, docs/schema/, docs/models.md, docs/corpus.md and the outputs in the README
-and the guides; with `--check` it writes nothing, and exits with 1 if a file is stale, missing or an orphan.
+`python docs/generate.py` writes docs/rules/, docs/schema/, docs/models.md, docs/corpus.md, docs/faults.md and the
+outputs in the README and the guides; with `--check` it writes nothing, and exits with 1 if a file is stale, missing or
+an orphan.
 """
 
 from __future__ import annotations
 
+import ast
 import io
 import math
 import os
@@ -34,7 +36,7 @@ from draftproof.testing import corpus
 os.environ["HF_HUB_OFFLINE"] = "1"  # the docs are the same everywhere
 DOCS = Path(__file__).resolve().parent
 MADE = ("rules", "schema")  # folders that hold nothing else
-ALONE = ("models.md", "corpus.md")  # files that are made, beside them
+ALONE = ("models.md", "corpus.md", "faults.md")  # files that are made, beside them
 SHOWING = ("../README.md", "review.md")  # files written by hand, with outputs in them
 
 
@@ -218,6 +220,53 @@ def corpus_text() -> str:
     return "\n".join(out) + "\n"
 
 
+FAULTS = """# Faults and attacks
+
+What a Hub, its CDN, a proxy, a cache, a machine or a repo can do to a read, and what is then said. Each row is a test
+in `tests/faults/`, named by the row: it asserts the code and the words, and that no more was moved, no file was written
+outside the cache, and no token went to another origin than the endpoint. This page is made of those tests.
+
+There are three outcomes, and they are never mixed: **the contract is broken**, proved by bytes of one commit; **the
+repo is malformed** (`STF`, `IDX`, `CFG`); and **it could not be judged** (`SRC`), which says nothing about the repo. A
+row without a code must not change the verdict, or its words say what is asserted.
+
+Beyond the rows, a hostile Hub answers each request with a random one of {} faults: {}. Every read must end at its
+deadline, nothing may be raised, and a verdict is that of the true bytes, or unknown. 200 runs are part of the tests;
+
+```console
+$ python tests/faults/fuzz.py --runs 2000
+```
+
+prints the seeds of runs that go wrong, and exits with 1 if there are any; `--seed N --runs 1` repeats one.
+"""
+GROUPS = {
+    "P": "The way to the bytes",
+    "G": "What makes it hard",
+    "A": "A hostile repo, mirror or neighbour",
+    "X": "Beyond",
+}
+
+
+def faults_text(folder: Path = DOCS.parent / "tests" / "faults") -> str:
+    """Return docs/faults.md: the rows of the fault tests, from their marks and docstrings."""
+    rows: dict[str, list[tuple[str, ...]]] = {}
+    for path in sorted(folder.glob("test_*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            marks = [d for d in getattr(node, "decorator_list", ()) if ast.unparse(d).startswith("fault(")]
+            if isinstance(node, ast.FunctionDef) and marks:
+                row, what, codes = (ast.literal_eval(arg) for arg in marks[0].args)
+                links = [" or ".join(f"[{c}](rules/{c}.md)" for c in one.split("|")) for one in codes.split()]
+                does = " ".join((ast.get_docstring(node) or "").split())
+                rows.setdefault(row[0], []).append((row, what, does, ", ".join(links) or "-", f"`{node.name}`"))
+    tree = ast.parse((folder / "fuzz.py").read_text(encoding="utf-8"))
+    found = next(n.value for n in tree.body if isinstance(n, ast.AnnAssign) and ast.unparse(n.target) == "FAULTS")
+    names = [ast.literal_eval(key) for key in found.keys]
+    out = [FAULTS.format(len(names), ", ".join(names)).rstrip("\n"), ""]
+    for letter, title in GROUPS.items():
+        out += [f"## {title}", "", *table(("row", "what goes wrong", "what is done", "said", "test"), *rows[letter])]
+    return "\n".join(out).rstrip() + "\n"
+
+
 def pages() -> dict[str, str]:
     """Return every generated file: its path below docs/, and its text."""
     made = {"rules/README.md": index_text()}
@@ -225,6 +274,7 @@ def pages() -> dict[str, str]:
     made |= {f"schema/{kind}.schema.json": as_json(json_schema(kind)) for kind in KINDS}
     made["models.md"] = models_text()
     made["corpus.md"] = corpus_text()
+    made["faults.md"] = faults_text()
     return made
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import builder as b
 from draftproof import api
 from draftproof.cache import Cache
@@ -20,6 +22,7 @@ from draftproof.remote import Hub
 from draftproof.transport import Limits
 from hub.server import Server
 
+fault = pytest.mark.fault
 TOKEN = "hf_" + "S3cretS3cret" * 3
 FAST = Limits(step=0.25, total=1.0, pause=0.01)  # seconds
 
