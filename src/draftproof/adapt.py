@@ -755,7 +755,7 @@ def _not_known(d: Draft) -> str:
     """Return what keeps the plan from being judged, or ""."""
     couple, goal = d.couple, d.goal
     drafter, target = couple.drafter, couple.target
-    bad = next((f for f in target.findings if f.level == "error" and f.code.startswith("CFG")), None)
+    bad = next((f for f in target.findings if f.level == "error" and f.code.startswith(("CFG", "DIM"))), None)
     if bad is not None:  # what it would have asked of the drafter is not known
         return f"the target's {bad.subject}: {bad.message}"
     for view in (drafter, target, *([goal.like] if goal.like else [])):

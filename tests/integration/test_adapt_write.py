@@ -139,6 +139,14 @@ def target(tmp_path: Path) -> Path:
     return put(tmp_path / "target", TARGET, rows | {"model.norm.weight": floats(64)})
 
 
+def repad(target: Path, rows: int) -> None:
+    """Give a target so many rows, in its config and in its tensors."""
+    config = json.loads((target / "config.json").read_text()) | {"vocab_size": rows}
+    (target / "config.json").write_text(json.dumps(config))
+    table = {n: floats(rows, 64) for n in ("model.embed_tokens.weight", "lm_head.weight")}
+    save(target / "model.safetensors", table | {"model.norm.weight": floats(64)})
+
+
 @pytest.fixture
 def drafter(tmp_path: Path) -> Path:
     return put(tmp_path / "drafter", DRAFTER, tensors(DRAFTER))
@@ -494,8 +502,7 @@ def test_tokenizer_of_another_vocabulary_is_left_out(drafter: Path, target: Path
 def test_padding_moves_no_token(drafter: Path, target: Path, out: Path) -> None:
     for folder in (drafter, target):
         (folder / "tokenizer.json").write_text(tokenizer(500))
-    config = json.loads((target / "config.json").read_text()) | {"vocab_size": 576}
-    (target / "config.json").write_text(json.dumps(config))
+    repad(target, 576)
     plan = plan_of(rewrite.write(drafter, target, LIBRARY, out))
     assert [(c.key, c.new) for c in plan.changes] == [("vocab_size", 576)]
     assert {s.tensor: s.action for s in plan.steps}["lm_head.weight"] == "copy"
@@ -508,8 +515,7 @@ def test_embedding_of_which_only_padding_differs_is_kept(rows: int, target: Path
     drafter = put(tmp_path / "drafter", DRAFTER, table)
     for folder in (drafter, target):
         (folder / "tokenizer.json").write_text(tokenizer(500))
-    config = json.loads((target / "config.json").read_text()) | {"vocab_size": rows}
-    (target / "config.json").write_text(json.dumps(config))
+    repad(target, rows)
     if rows < 512:  # ids that are not padding
         ids = np.sort(np.random.default_rng(0).permutation(500)[:128])
         drafter = put(tmp_path / "small", DRAFTER, table | {"d2t": offsets(ids), "t2d": mask(ids)})
@@ -522,6 +528,17 @@ def test_embedding_of_which_only_padding_differs_is_kept(rows: int, target: Path
     new = head(load(out)["embed_tokens.weight"])
     assert (new[:500] == head(table["embed_tokens.weight"])[:500]).all()
     assert len(new) == rows
+
+
+def test_target_whose_config_is_not_that_of_its_tensors_is_not_planned_for(
+    drafter: Path, target: Path, out: Path
+) -> None:
+    config = json.loads((target / "config.json").read_text()) | {"vocab_size": 576}
+    (target / "config.json").write_text(json.dumps(config))
+    plan = plan_of(rewrite.write(drafter, target, LIBRARY, out))
+    assert plan.verdict == "unknown"
+    assert "the target's vocab: two sources of a dim disagree" in plan.headline
+    assert not out.exists()
 
 
 # --- what goes wrong on the way -----------------------------------------------------------------------------------
