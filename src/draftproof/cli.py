@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from draftproof import __version__
 
@@ -580,11 +580,15 @@ _COMMANDS = {
 }
 
 
-def run() -> int:
-    """Run one command as a program: it ends before a garbage collection would pay."""
+def run() -> NoReturn:
+    """Run one command as a program, and end it at once: no garbage is collected, no module taken apart."""
     gc.disable()
-    return main()
+    code = main()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # none there, or closed
+            stream.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
-    sys.exit(run())
+    run()

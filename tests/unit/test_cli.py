@@ -680,3 +680,11 @@ def test_escape_sequences_of_a_recording_or_contract_never_reach_the_output_raw(
 def test_plugin_and_command_line_know_the_same_modes_of_the_hub() -> None:
     (options,) = [options for flag, options in cli._COMMON if flag == "--hub"]
     assert options["choices"] == plugin.HUB
+
+
+def test_program_writes_all_of_its_answer_before_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["list", "--format", "json", "--hub", "recordings"]
+    assert cli.main(words) == 0
+    done = subprocess.run([sys.executable, "-m", "draftproof.cli", *words], check=True, capture_output=True, text=True)
+    assert done.stdout == capsys.readouterr().out
+    assert not done.stderr
