@@ -249,6 +249,7 @@ def _json_fault(found: Collector, fault: Fault, root: Any, name: str, head: byte
 
 
 def read_metadata(found: Collector, value: Any) -> Mapping[str, str]:
+    """Return the texts of __metadata__; what is none is added to the findings (STF208, STF219)."""
     if value is None:
         found.add("STF219", "__metadata__", "", "an object of strings", "null")
     elif not isinstance(value, dict):
@@ -265,6 +266,7 @@ _FIELDS = ("dtype", "shape", "data_offsets")
 
 
 def is_size(value: Any) -> bool:
+    """Tell whether a JSON value is an integer of 64 bits, not negative."""
     return type(value) is int and 0 <= value <= U64
 
 

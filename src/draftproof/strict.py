@@ -27,6 +27,7 @@ class Collector:
         self, code: str, subject: str, message: str, expected: str, observed: str, *,
         note: str = "", level: Level | None = None,
     ) -> None:  # fmt: skip
+        """Count a finding, and write it out where fewer than LISTED of its code and level are."""
         seen = self.count[code, level] = self.count.get((code, level), 0) + 1
         if seen <= LISTED:
             texts = {"expected": expected, "observed": observed, "note": note, "where": self.where}
@@ -38,6 +39,7 @@ class Collector:
         return self.count.get((code, None), 0) < LISTED
 
     def done(self) -> list[Finding]:
+        """Return what was found, with a last finding for each code of which not all are written out."""
         for (code, level), seen in self.count.items():
             if seen > LISTED:
                 texts = {"expected": "none", "observed": f"{seen} in all, {LISTED} of them listed"}
@@ -59,6 +61,7 @@ def show(value: Any) -> str:
 
 
 def quote(name: object) -> str:
+    """Return a name in quotes, escaped and cut."""
     return f"'{visible(name, 120)}'"
 
 
@@ -163,6 +166,7 @@ def strict_json(data: bytes, *, depth: int = CONFIG_DEPTH) -> tuple[Any, list[Fa
 
 
 def reason(bad: JSONDecodeError) -> str:
+    """Return what is wrong, without the place."""
     message: str = bad.msg
     return message.removesuffix(" at").removesuffix(" starting")
 

@@ -54,6 +54,7 @@ def tokenizer_files(source: Source) -> list[str]:
 
 
 def unusable(source: Source, role: str, name: str, bad: Bad) -> Finding:
+    """Make the finding for a file about tokens that cannot be used."""
     return unknown("CFG333", f"{role} {name}", expected=bad.expected, observed=bad.observed, where=source.label)
 
 
@@ -71,6 +72,7 @@ def take(source: Source, role: str, name: str, limit: int) -> bytes | Finding:
 
 
 def parse_json(raw: bytes) -> dict[str, Any]:
+    """Return the object of a JSON file; raises Bad for what is no strict JSON, no object, or too large."""
     if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise Bad(f"at most {MAX_VALUES} values", "more")
     data, faults = strict_json(raw)
@@ -95,6 +97,7 @@ def read_object(source: Source, role: str, name: str, out: list[Finding]) -> dic
 
 
 def named(value: Any) -> str:
+    """Return what kind of JSON value it is, in words."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
     return names.get(type(value), "null")
 
@@ -209,6 +212,7 @@ def _generation(view: View, data: Mapping[str, Any], found: Sequence[Finding]) -
 
 
 def is_ids(value: Any) -> bool:
+    """Tell whether a value is null, an id or a list of ids."""
     return value is None or type(value) is int or (isinstance(value, list) and all(type(i) is int for i in value))
 
 

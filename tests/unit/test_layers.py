@@ -90,3 +90,12 @@ def test_no_family_trainer_or_scheme_is_named_in_code() -> None:
         texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
                  and id(n) not in docs]  # fmt: skip
         assert not {found[0] for text in texts if (found := word.search(text))}, name
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_what_is_public_says_what_it_does(name: str) -> None:
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    classes = [n for n in MODULES[name].body if isinstance(n, ast.ClassDef) and n.name[0] != "_" and n.name != "Sides"]
+    owners: list[ast.Module | ast.ClassDef] = [MODULES[name], *classes]
+    public = [n for owner in owners for n in owner.body if isinstance(n, kinds) and n.name[0] != "_"]
+    assert [n.name for n in public if not ast.get_docstring(n)] == []
