@@ -193,7 +193,7 @@ class Hub:
             commit = answer.first.get("x-repo-commit", "")
             if COMMIT.fullmatch(commit) and (kept := self._kept(repo, commit)):
                 return kept
-        with self.cache.lock("open", self.endpoint, repo, at, wait=until - time.monotonic()):
+        with self.cache.lock("open", self.endpoint, repo, at, wait=(until - time.monotonic()) / 2):
             then = pinned.encode() or self.cache.get("branch", self.endpoint, repo, at)
             if then and (pinned or then != known) and (kept := self._kept(repo, then.decode())):
                 return kept  # another process has just read it
@@ -622,7 +622,7 @@ class Reader:
             if self._head_kept(name, file):
                 return
             self._online(name)
-            with self.hub.cache.lock(*self._head_key(name), wait=until - time.monotonic()):
+            with self.hub.cache.lock(*self._head_key(name), wait=(until - time.monotonic()) / 2):
                 if self._head_kept(name, file):  # another process has just read it
                     return
                 try:
