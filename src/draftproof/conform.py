@@ -735,24 +735,27 @@ def _hold_to_config(view: View, name: str, seen: Known, others: int = 0, rows: S
     if not isinstance(stated, Known) or stated.value == seen.value:
         return
     own = [str(source) for source in dim.sources.get(side, ())]
-    shared = any(str(s) in own for d in contract.dims.values() if d is not dim for s in d.sources.get(side, ()))
+    first = bool(own) and f".{stated.key}".endswith(f".{own[0]}")  # the key is this dim's before it is another's
+    shared = not first and any(
+        str(s) in own for d in contract.dims.values() if d is not dim for s in d.sources.get(side, ())
+    )
     key = next((source.name for source in dim.sources.get(side, ()) if source.name), "")
     key = stated.key if stated.key and not shared else key
     remedy = f"State {key} as {seen.value}, or export the tensors again from a model of {stated.value}."
     more: dict[str, Any] = {"help": remedy} if key else {}
     if rows:
-        first = rows[0]
-        at, axes = _with(view.dims, first.at), first.rule.shape
-        hint = next(_matches_if(axis, size, at, name) for axis, size in first.wrong(view.dims) if name in axis.names)
+        lead = rows[0]
+        at, axes = _with(view.dims, lead.at), lead.rule.shape
+        hint = next(_matches_if(axis, size, at, name) for axis, size in lead.wrong(view.dims) if name in axis.names)
         note = f"{hint}; so would {others} more: {listed(row.disk for row in rows[1:])}"
         more |= {
             "expected": f"[{', '.join(map(str, axes))}]{_value_list(axes, at)}",
             "bindings": _bound(view.dims, axes),
         }
-        where = _where(view, first.disk)
+        where = _where(view, lead.disk)
         view.findings.append(
-            finding("TEN403", visible(first.disk), observed=str(list(first.shape)), note=note, where=where,
-                    contract=first.rule.line, **more)
+            finding("TEN403", visible(lead.disk), observed=str(list(lead.shape)), note=note, where=where,
+                    contract=lead.rule.line, **more)
         )  # fmt: skip
     else:
         tail = f" and {others} more" if others else ""

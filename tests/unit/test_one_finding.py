@@ -231,3 +231,19 @@ def test_plan_that_lacks_sizes_drops_no_tensor(tmp_path: Path) -> None:
     assert plan.verdict == "unknown"
     assert "hidden, target.vocab cannot be known" in plan.headline
     assert [step for step in plan.steps if step.action == "drop"] == []
+
+
+@pytest.mark.parametrize(
+    ("id", "own"),
+    [
+        ("eagle1: EAGLE", {"vocab_size": 1024}),
+        ("draft-model: llama", {"vocab_size": 1024}),
+        (EAGLE3, {"hidden_size": 128}),
+    ],
+)
+def test_size_edited_in_the_drafter_is_not_also_one_of_another_target(id: str, own: Any) -> None:
+    told = [row for row in found(OF[id], own) if row[0] != "PAIR448"]  # a model in memory has no tokenizer
+    assert [c for c, _ in told] == ["DIM401"], told
+    key, value = next(iter(own.items()))
+    assert str(value) in told[0][1]
+    assert f"State {key} as" in told[0][1]
