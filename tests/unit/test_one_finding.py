@@ -236,7 +236,6 @@ def test_plan_that_lacks_sizes_drops_no_tensor(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("id", "own"),
     [
-        ("eagle1: EAGLE", {"vocab_size": 1024}),
         ("draft-model: llama", {"vocab_size": 1024}),
         (EAGLE3, {"hidden_size": 128}),
     ],
