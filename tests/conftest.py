@@ -52,9 +52,14 @@ def without_timeout(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 
 @pytest.fixture
-def online(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, without_timeout: list[Any]) -> Callable[[str], None]:
+def online(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, without_timeout: list[Any]
+) -> Iterator[Callable[[str], None]]:
     """Let a test speak to an endpoint of its own, with empty caches and no token; returns what names the endpoint."""
     from huggingface_hub import constants
+    from huggingface_hub.utils import close_session
+
+    from hub.asking import settle
 
     mine = ("HF_", "TRANSFORMERS_OFFLINE", "HUGGINGFACE_", "HUGGING_FACE_")
     for name in [n for n in os.environ if n.startswith(mine) or n.upper().endswith("_PROXY")]:
@@ -65,7 +70,10 @@ def online(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, without_timeout: lis
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "home" / "token"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
-    return lambda endpoint: monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    yield lambda endpoint: monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    settle(2.0)
+    if any(n.upper().endswith("_PROXY") for n in os.environ):
+        close_session()  # the client reads the environment when it is made
 
 
 @pytest.fixture

@@ -333,11 +333,15 @@ class Server:
             await self._stop.wait()
             hub.close()
             cdn.close()
+            for _ in range(5):  # what was just accepted has to begin before it can be ended
+                await asyncio.sleep(0)
             for _ in range(5):  # connections, and what closes their sockets
                 rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
                 for task in rest:
                     task.cancel()
                 await asyncio.gather(*rest, return_exceptions=True)
+                for writer in self._writers:  # one may not have begun, or have bytes that nobody takes
+                    writer.transport.abort()
                 await asyncio.sleep(0)
 
         def run() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -172,7 +172,7 @@ def test_endpoint_with_a_path_is_a_mirror(loopback: Server, tmp_path: Path, monk
 
 
 @pytest.fixture
-def proxy(loopback: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def proxy(loopback: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
     """Make the Hub one that is reached by a proxy alone: its names are known to nobody else."""
 
     def through(request: Request) -> None:
@@ -183,8 +183,7 @@ def proxy(loopback: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     loopback.rule("http://*.example/*", what={"before": through})
     monkeypatch.setattr(loopback, "cdn", "http://cdn.example")
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.example")
-    yield loopback
-    close_session()
+    return loopback
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
