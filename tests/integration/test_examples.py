@@ -24,7 +24,7 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SECTIONS = ["Two commands", "What each rung checks", "How to write a contract", "In CI"]
-FOUNDING = "draftproof adapt AQ-MedAI/Kimi-K2-Instruct-eagle3 --to moonshotai/Kimi-K2.5"
+FOUNDING = "draftproof adapt AQ-MedAI/Kimi-K2-Instruct-eagle3 --to moonshotai/Kimi-K2.5 --hub recordings"
 
 
 def section(title: str) -> str:
