@@ -22,7 +22,7 @@ from urllib.parse import quote, urlsplit
 
 from draftproof.cache import Cache, default_folder
 from draftproof.findings import Finding, finding, unknown, visible
-from draftproof.hub import COMMIT, SHARD, Source, Taken
+from draftproof.hub import COMMIT, SHARD, Source, Taken, other_digest
 from draftproof.strict import CONFIG_DEPTH, CONFIG_LIMIT, strict_json, survey
 from draftproof.transport import (
     TRIES,
@@ -248,6 +248,8 @@ class Hub:
             if there != (name in listing["files"]):
                 said = "came, and is not listed" if there else "is listed, and said not to be there"
                 raise NetError("changed", f"{name} {said}")
+        if listing and answer is not None:
+            _listed_bytes("config.json", listing["oids"], answer.body)
         if listing and single.size == 0 and listing["files"].get("model.safetensors", 0) > 0:
             raise NetError("changed", "model.safetensors is said to be empty, its list gives a size")
         if listing:
@@ -377,7 +379,8 @@ class Hub:
             if isinstance(name, str) and _PLAIN.fullmatch(name):
                 files[name] = size if type(size) is int and size >= 0 else -1
                 oid = row["lfs"].get("sha256") if isinstance(row.get("lfs"), dict) else None
-                if isinstance(oid, str) and re.fullmatch(r"[0-9a-f]{64}", oid):
+                oid = row.get("blobId") if oid is None else oid  # git's own digest of a small file
+                if isinstance(oid, str) and re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", oid):
                     oids[name] = oid
         sha = data.get("sha")
         return {"sha": sha if isinstance(sha, str) and COMMIT.fullmatch(sha) else "", "files": files, "oids": oids}
@@ -530,6 +533,7 @@ class Reader:
         if answer is None:
             raise NetError("changed", f"{name} is listed, and not there")
         self._same_commit(answer)
+        _listed_bytes(name, self.oids, answer.body)
         self.hub.cache.put(answer.body, "file", *self._key(name))
         return answer.body
 
@@ -815,6 +819,12 @@ def _is_address(endpoint: str) -> bool:
 
 def _is_index(name: str) -> bool:
     return name.endswith(".index.json")
+
+
+def _listed_bytes(name: str, oids: Mapping[str, str], body: bytes) -> None:
+    """Refuse the bytes of a whole file whose digest is not that of the list."""
+    if other_digest(oids.get(name, ""), body):
+        raise NetError("changed", f"{name} has another digest than its list says")
 
 
 def _tag(etag: str) -> str:

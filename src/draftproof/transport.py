@@ -362,6 +362,8 @@ class Transport:
             raise NetError("unreachable", "the answer was cut inside its compression")
         if not span and (seen_as := other_digest(_tag(first.get("x-linked-etag", "")), bytes(out))):
             raise NetError("changed", f"bytes of another digest than the Hub names: {seen_as[:12]}…")
+        if not span and _other_bytes(_tag(got.get("etag", "")), bytes(out)):
+            raise NetError("changed", "bytes of another digest than the answer names")
         return Answer(status, first, got, url, bytes(out[:wanted]) if span else bytes(out), size, status == 206)
 
     def _chunks(self, response: Any, size: int) -> Iterator[bytes]:
@@ -423,6 +425,13 @@ def _nearness(url: str) -> int:
     if address.is_loopback or address.is_unspecified:
         return 2
     return 3 if address.is_link_local else int(not address.is_global)
+
+
+def _other_bytes(told: str, body: bytes) -> bool:
+    """Tell whether an etag that looks like a digest is none of these bytes; a mirror's may be a plain SHA-1."""
+    import hashlib  # noqa: PLC0415
+
+    return bool(other_digest(told, body)) and hashlib.sha1(body, usedforsecurity=False).hexdigest() != told
 
 
 def _tag(etag: str) -> str:
