@@ -24,7 +24,9 @@ from hub.server import Server
 
 fault = pytest.mark.fault
 TOKEN = "hf_" + "S3cretS3cret" * 3
-FAST = Limits(step=0.25, total=1.0, pause=0.01)  # seconds
+FAST = Limits(step=0.25, total=1.0, pause=0.01)  # seconds: for faults of time
+PATIENT = Limits(step=5.0, total=20.0, pause=0.01)  # for faults that are told by an answer: a busy machine is none
+SLACK = 3.0  # seconds that a busy machine may add
 
 
 class World:
@@ -39,6 +41,7 @@ class World:
         self.commits = {repo: server.add(repo, folder / "root" / repo) for repo in (b.DRAFTER, b.TARGET)}
         self.found: list[Finding] = []
         self.before: Mapping[str, int] = {}
+        self.limits = FAST
 
     def again(self, repo: str = b.DRAFTER) -> str:
         """Let the Hub see what was changed in a repo's folder, as its only commit; returns it."""
@@ -73,9 +76,11 @@ class World:
             (made / path.name).symlink_to(os.path.relpath(blob, made))
         return made
 
-    def hub(self, mode: str = "live", *, limits: Limits = FAST, token: Any = False, endpoint: str = "") -> Hub:
+    def hub(self, mode: str = "live", *, limits: Limits | None = None, token: Any = False, endpoint: str = "") -> Hub:
         """Return a reader of the Hub; the cache is that of the test."""
-        return Hub(mode, endpoint=endpoint or self.server.hub, limits=limits, cache=self.cache, token=token)
+        return Hub(
+            mode, endpoint=endpoint or self.server.hub, limits=limits or self.limits, cache=self.cache, token=token
+        )
 
     def check(
         self, hub: Hub | None = None, drafter: str = b.DRAFTER, target: str | None = b.TARGET, **more: Any

@@ -304,7 +304,11 @@ class Server:
     # --- what it counted
 
     def reset(self) -> None:
-        """Forget what was counted."""
+        """Forget what was counted, when the reads that go on behind an answer have ended."""
+        until = time.monotonic() + 3.0
+        for thread in threading.enumerate():
+            if thread.name == "draftproof-read":
+                thread.join(max(0.0, until - time.monotonic()))
         self.log.clear()
         self.connections = 0
 
@@ -333,16 +337,17 @@ class Server:
             await self._stop.wait()
             hub.close()
             cdn.close()
-            for _ in range(5):  # what was just accepted has to begin before it can be ended
-                await asyncio.sleep(0)
-            for _ in range(5):  # connections, and what closes their sockets
+            until = loop.time() + 2.0
+            while True:  # what was just accepted has to begin before it can be ended; then what closes the sockets
+                await asyncio.sleep(0.002)
                 rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-                for task in rest:
-                    task.cancel()
-                await asyncio.gather(*rest, return_exceptions=True)
                 for writer in self._writers:  # one may not have begun, or have bytes that nobody takes
                     writer.transport.abort()
-                await asyncio.sleep(0)
+                for task in self._writers.values():
+                    task.cancel()
+                if not rest or loop.time() > until:
+                    break
+            await asyncio.sleep(0.002)
 
         def run() -> None:
             loop.run_until_complete(serve())
