@@ -335,8 +335,9 @@ class Server:
             self._stop = asyncio.Event()
             ready.set()
             await self._stop.wait()
-            hub.close()
-            cdn.close()
+            for one in (hub, cdn):  # none is accepted any more; a closed server would lose what it just accepted
+                for listening in one.sockets:
+                    loop.remove_reader(listening.fileno())
             until = loop.time() + 2.0
             while True:  # what was just accepted has to begin before it can be ended; then what closes the sockets
                 await asyncio.sleep(0.002)
@@ -347,6 +348,8 @@ class Server:
                     task.cancel()
                 if not rest or loop.time() > until:
                     break
+            hub.close()
+            cdn.close()
             await asyncio.sleep(0.002)
 
         def run() -> None:
