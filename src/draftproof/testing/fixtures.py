@@ -5,8 +5,8 @@
     fixtures.write(fixtures.model("target"), tmp_path / "target")
     pair = fixtures.known(break_every=5)        # pair.target, pair.drafter, pair.prompt, pair.accepted
 
-fixtures.toml says what the models are. Values are made from a model's and a tensor's name when they are written, so that
-config and tensor table of a model cost nothing, and two runs write the same bytes.
+fixtures.toml says what the models are. Values are made from a model's and a tensor's name when they are written, so
+that config and tensor table of a model cost nothing, and two runs write the same bytes.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def model(name: str) -> Model:
         for real in _each(pattern, sizes["num_hidden_layers"]):
             dims = tuple(_product(term, sizes) for term in shape.split())
             kind = kinds[0] if kinds else ("norm", "weight")[len(dims) > 1]
-            tensors[real] = _tensor(name, real, kind, dims, sizes)
+            tensors[real] = tensor(name, real, kind, dims, sizes)
     made = Model(name, config, tensors)
     if "tokenizer" in row.get("files", ()):
         made.files |= tokenizer(sizes["vocab_size"])
@@ -111,7 +111,7 @@ def model(name: str) -> Model:
 def _config(name: str) -> Config:
     row = _data()[name]
     base = _config(row["like"]) if "like" in row else {}
-    base |= row["config"] if "config" in row else {}
+    base |= row.get("config", {})
     return {key: _nested(value) for key, value in base.items()}
 
 
@@ -139,7 +139,8 @@ def _product(term: str, sizes: Mapping[str, Any]) -> int:
     return size
 
 
-def _tensor(owner: str, name: str, kind: str, shape: tuple[int, ...], sizes: Mapping[str, Any]) -> Tensor:
+def tensor(owner: str, name: str, kind: str, shape: tuple[int, ...], sizes: Mapping[str, Any]) -> Tensor:
+    """Return a tensor of a kind of values (fixtures.toml), which are made from the names of its owner and itself."""
     dtype, make = _KINDS[kind]
     return Tensor(dtype, shape, lambda: make(noise(f"{owner}/{name}", shape), sizes))
 
