@@ -16,6 +16,9 @@ A parameter that no tensor reached keeps its default if that is a constant (norm
 the engine would leave to chance, memory that was never written and random initial values, is filled with noise whose
 seed is the parameter's name: so two runs repeat, and a drafter that depends on it differs from its twin.
 
+Every id that the drafter's head can give is mapped and looked up once at the end, since some prompt will draft it: a
+map that is too short or points beyond the vocabulary is found whatever this prompt drafts.
+
 A quantised drafter is made up to its config and not loaded: its kernels are CUDA's. Then "logits" is null and the
 settings, with the lists of unset parameters and ignored tensors, are all there is to compare.
 """
@@ -197,6 +200,7 @@ class Attention:
     """Attend over all keys kept so far: in place of the kernel and the paged cache, one sequence."""
 
     token_to_kv_pool = req_to_token_pool = None
+    prefill_attention_backend_str = decode_attention_backend_str = None  # the launch line's
 
     def __init__(self) -> None:
         self.kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # layer -> keys, values [heads, tokens, size]
@@ -237,7 +241,7 @@ class Watch:
     """See which tensors of a drafter's files had an effect, and which parameters none reached."""
 
     def __init__(self) -> None:
-        self.ignored: list[str] = []
+        self.ignored: list[tuple[str, torch.Tensor]] = []
         self.first: dict[str, torch.Tensor] = {}
         self.on = False
         self.make, self.read = loading._initialize_model, loading.DefaultModelLoader._get_all_weights
@@ -268,16 +272,13 @@ class Watch:
             yield from self.read(owner, config, model)
             return
         self.ignored = []
-        last, before = "", self._state(model)
+        before = self._state(model)
         for name, tensor in self.read(owner, config, model):
-            if last and (now := self._state(model)) == before:
-                self.ignored.append(last)
-            elif last:
-                before = now
-            last = name
+            held = tensor.clone()
             yield name, tensor
-        if last and self._state(model) == before:
-            self.ignored.append(last)
+            if (now := self._state(model)) == before:
+                self.ignored.append((name, held))
+            before = now
 
     @staticmethod
     def _state(model) -> tuple[int, ...]:
@@ -299,6 +300,13 @@ class Watch:
                 noise = made
             parameter.data[missing] = noise.to(parameter.dtype)[missing]
         return found
+
+
+def stands(tensor, model) -> bool:
+    """Tell whether the first row of a tensor stands in a parameter: a loader may hold it until another one comes."""
+    row = tensor.reshape(-1, tensor.shape[-1])[0] if tensor.dim() else tensor.reshape(1)
+    wide = [p.detach() for p in model.parameters() if p.dim() > 1 and p.shape[-1] == row.shape[-1]]
+    return tensor.dim() > 1 and any(bool((p == row.to(p.dtype)).all(-1).any()) for p in wide)
 
 
 def load(config):
@@ -403,7 +411,7 @@ class Run:
         self.watch.on = True
         self.draft = load(draft)
         self.watch.on = False
-        self.line["ignored"] = self.watch.ignored
+        self.line["ignored"] = [name for name, tensor in self.watch.ignored if not stands(tensor, self.draft)]
         first = self.watch.first
         ids = torch.tensor(prompt)
         if spec.speculative_algorithm in BLOCK:
@@ -468,7 +476,7 @@ class Run:
         StandaloneWorkerV2._validate_vocab_compatibility(
             types.SimpleNamespace(_draft_worker=inner),
             target_vocab_size=target.vocab_size,
-            target_tokenizer=self.tokenizer(context.get_model().tokenizer_path or target.model_path),
+            target_tokenizer=self.tokenizer(args.tokenizer_path or target.model_path),
         )
 
     def tokenizer(self, path: str):
@@ -491,6 +499,8 @@ class Run:
             if step is not None:
                 out = forward(self.draft, kept, token, step, out.hidden_states[-1:])
                 self.line["logits"].append(numbers(out.next_token_logits[-1]))
+        every = torch.arange(out.next_token_logits.shape[-1])
+        self.target.get_input_embeddings()(hot[every] if hot is not None else every)
 
     def block(self, args, target, draft, ids) -> None:
         """Prefill the target and draft one block, as the worker of a block drafter does."""
@@ -528,13 +538,13 @@ class Run:
         self.line["tokens"] = [int(i) for i in logits.argmax(-1)]
 
 
-def told(case: dict, root: Path, watch: Watch, warned: Warned, work: str) -> dict:
+def told(case: dict, folder: Path, watch: Watch, warned: Warned, work: str) -> dict:
     """Run one case in this process; return its line."""
-    begin = time.monotonic()
+    root, begin = folder.parent, time.monotonic()
     engine = "sglang"
     os.environ.update(case.get("env", {}).get(engine, {}))
     torch.cuda.synchronize = torch.cuda.empty_cache = lambda *args: None  # asked for where heads are shared
-    places = {"target": str(root / "targets" / case["target"]), "drafter": str(root / case["id"] / "drafter")}
+    places = {"target": str(root / "targets" / case["target"]), "drafter": str(folder / case["drafter"])}
     run = Run(watch, warned, work)
     known = {"id": case["id"], "engine": engine, "version": sglang.__version__, "runner": ""}
     end: dict = {"outcome": "ran", "stage": "run", "error": "", "message": ""}
@@ -553,14 +563,14 @@ def told(case: dict, root: Path, watch: Watch, warned: Warned, work: str) -> dic
     return {**known, **end, **{"ignored": [], "unset": []}, **run.line, **rest}
 
 
-def apart(case: dict, root: Path, watch: Watch, warned: Warned, work: str) -> dict:
+def apart(case: dict, folder: Path, watch: Watch, warned: Warned, work: str) -> dict:
     """Run one case in a process of its own; return its line, also when it dies or does not end."""
     source, sink = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(source)
         with os.fdopen(sink, "wb") as out:
-            out.write(json.dumps(told(case, root, watch, warned, work), default=str).encode())
+            out.write(json.dumps(told(case, folder, watch, warned, work), default=str).encode())
         os._exit(0)
     os.close(sink)
     heard, late = b"", time.monotonic() + SECONDS
@@ -592,12 +602,11 @@ def main(arguments: list[str]) -> int:
     logger.addHandler(warned)
     logger.propagate = False
     root = Path(arguments[0]).resolve()
-    names = arguments[1:] or sorted(p.parent.name for p in root.glob("*/case.json"))
     with tempfile.TemporaryDirectory() as work:
-        for name in names:
-            case = json.loads((root / name / "case.json").read_text(encoding="utf-8"))
-            if "sglang" in case["launch"]:
-                results.write(json.dumps(apart(case, root, watch, warned, work)) + "\n")
+        for path in sorted(root.glob("*/case.json")):
+            case = json.loads(path.read_text(encoding="utf-8"))
+            if "sglang" in case["launch"] and (not arguments[1:] or case["id"] in arguments[1:]):
+                results.write(json.dumps(apart(case, path.parent, watch, warned, work)) + "\n")
                 results.flush()
     return 0
 
