@@ -1,6 +1,6 @@
 """Run cases through SGLang's own code on a plain CPU machine: from the launch line to the drafted tokens of two steps.
 
-    VENV/bin/python run_sglang.py CASES [ID ...]      one JSON line per case on the standard output
+    python run_sglang.py CASES [--only ID,ID] [--out FILE] [--seconds N]
 
 Runs in SGLang's interpreter (``benchmarks/truth/install-sglang.sh`` makes one) and reads folders only. SGLang's own
 are the argument parser and resolution, the model configs, the loader with its weight loaders and parameter classes,
@@ -25,6 +25,7 @@ settings, with the lists of unset parameters and ignored tensors, are all there 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.abc
 import importlib.machinery
@@ -37,6 +38,7 @@ import os
 import select
 import signal
 import sys
+import tempfile
 import time
 import traceback
 import types
@@ -45,7 +47,7 @@ from pathlib import Path
 
 STANDINS = ("triton", "torchvision", "sgl_kernel", "tvm_ffi", "vllm")  # vllm: only asked for a rope kernel
 UNREAD, UNWRITTEN = 31744.0, -28672.0  # marks, exact in every float type: no tensor arrived; memory never written
-SECONDS = 120.0  # for one case
+ENGINE = "sglang"
 NOISE = ("Ignore import", "Max running", "Non-overlap", "Overlap sched", "is not supported on CPU")
 BLOCK = ("DFLASH", "DSPARK")  # algorithms that draft a block at once and refuse the CPU by its name
 QUIET = {  # added to the launch line where it does not speak of them: what a CPU machine needs, and no drafter sees
@@ -364,6 +366,7 @@ class Run:
         self.watch, self.warned, self.work = watch, warned, work
         self.stage = "flags"
         self.line: dict = {"logits": None, "tokens": [], "accepted": None, "drafted": None, "aux": None}
+        self.line |= {"ignored": [], "unset": []}
 
     def __call__(self, words: list[str], prompt: list[int]) -> None:
         """Run the case; whatever SGLang raises goes through, with `stage` telling where."""
@@ -465,7 +468,7 @@ class Run:
 
     def same_vocabulary(self, args, target, draft) -> None:
         """Hold both vocabularies together as the worker of a plain draft model does."""
-        from sglang.srt.speculative.standalone_worker_v2 import StandaloneWorkerV2  # noqa: PLC0415
+        from sglang.srt.speculative.standalone_worker_v2 import StandaloneWorkerV2
 
         if not hasattr(StandaloneWorkerV2, "_validate_vocab_compatibility"):
             return
@@ -481,7 +484,7 @@ class Run:
 
     def tokenizer(self, path: str):
         """Return a folder's tokenizer as SGLang loads it."""
-        from sglang.srt.utils.hf_transformers_utils import get_tokenizer  # noqa: PLC0415
+        from sglang.srt.utils.hf_transformers_utils import get_tokenizer
 
         return get_tokenizer(path)
 
@@ -504,8 +507,8 @@ class Run:
 
     def block(self, args, target, draft, ids) -> None:
         """Prefill the target and draft one block, as the worker of a block drafter does."""
-        from sglang.srt.speculative.dflash_utils import parse_dflash_draft_config  # noqa: PLC0415
-        from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2  # noqa: PLC0415
+        from sglang.srt.speculative.dflash_utils import parse_dflash_draft_config
+        from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
 
         drafted = parse_dflash_draft_config(draft_hf_config=draft.hf_config)
         size = int(context.get_spec().speculative_num_draft_tokens)
@@ -538,42 +541,39 @@ class Run:
         self.line["tokens"] = [int(i) for i in logits.argmax(-1)]
 
 
-def told(case: dict, folder: Path, watch: Watch, warned: Warned, work: str) -> dict:
+def told(case: dict, folder: Path, run: Run) -> dict:
     """Run one case in this process; return its line."""
     root, begin = folder.parent, time.monotonic()
-    engine = "sglang"
-    os.environ.update(case.get("env", {}).get(engine, {}))
+    os.environ.update(case.get("env", {}).get(ENGINE, {}))
     torch.cuda.synchronize = torch.cuda.empty_cache = lambda *args: None  # asked for where heads are shared
     places = {"target": str(root / "targets" / case["target"]), "drafter": str(folder / case["drafter"])}
-    run = Run(watch, warned, work)
-    known = {"id": case["id"], "engine": engine, "version": sglang.__version__, "runner": ""}
     end: dict = {"outcome": "ran", "stage": "run", "error": "", "message": ""}
     try:
-        run(words_of(case["launch"][engine], places), case["prompt"])
+        run(words_of(case["launch"][ENGINE], places), case["prompt"])
     except BaseException as error:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if "/sglang/srt/" in f.filename]
-        inside = frames[-1] if frames else None
         stage = run.stage
         if stage == "flags" and any("configs/model_config" in f.filename for f in frames):
             stage = "config"  # resolution reads the model's config: what fails there is that
-        text = " ".join(str(error).split()).replace(str(root) + "/", "")[:300]
+        text = " ".join(str(error).split()).replace(f"{root}/", "")[:300]
         end = {"outcome": "refused", "stage": stage, "error": type(error).__name__, "message": text}
-        end["at"] = f"{inside.filename.partition('/sglang/srt/')[2]}:{inside.lineno}" if inside else ""
-    rest = {"warnings": warned.lines[:6], "seconds": round(time.monotonic() - begin, 2)}
-    return {**known, **end, **{"ignored": [], "unset": []}, **run.line, **rest}
+        if frames:
+            end["at"] = f"{frames[-1].filename.rpartition('/sglang/srt/')[2]}:{frames[-1].lineno}"
+    rest = {"warnings": run.warned.lines[:6], "seconds": round(time.monotonic() - begin, 2)}
+    return {**_start(case), **end, **run.line, **rest}
 
 
-def apart(case: dict, folder: Path, watch: Watch, warned: Warned, work: str) -> dict:
+def apart(case: dict, folder: Path, make, seconds: float) -> dict:
     """Run one case in a process of its own; return its line, also when it dies or does not end."""
     source, sink = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(source)
         with os.fdopen(sink, "wb") as out:
-            out.write(json.dumps(told(case, folder, watch, warned, work), default=str).encode())
+            out.write(json.dumps(told(case, folder, make()), default=str).encode())
         os._exit(0)
     os.close(sink)
-    heard, late = b"", time.monotonic() + SECONDS
+    heard, late = b"", time.monotonic() + seconds
     with os.fdopen(source, "rb", 0) as inside:
         while select.select([inside], [], [], max(0.0, late - time.monotonic()))[0]:
             part = inside.read(65536)
@@ -585,15 +585,23 @@ def apart(case: dict, folder: Path, watch: Watch, warned: Warned, work: str) -> 
     status = os.waitpid(child, 0)[1]
     with contextlib.suppress(ValueError):
         return json.loads(heard)
-    known = {"id": case["id"], "engine": "sglang", "version": sglang.__version__, "runner": "", "outcome": "died"}
-    return {**known, "stage": "", "error": "", "message": f"no line; wait status {status}", "logits": None}
+    died = {"outcome": "died", "stage": "", "error": "", "message": f"no answer; wait status {status}", "logits": None}
+    return {**_start(case), **died}
 
 
-def main(arguments: list[str]) -> int:
-    """Run the cases of a folder, all or those named; print one line each."""
-    import tempfile  # noqa: PLC0415
+def _start(case: dict) -> dict:
+    return {"id": case["id"], "engine": ENGINE, "version": sglang.__version__, "runner": ""}
 
-    results = os.fdopen(os.dup(1), "w")
+
+def main() -> int:
+    """Run the cases of a folder, all or those named; write one line each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", type=Path)
+    parser.add_argument("--only", default="", help="ids, separated by commas")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--seconds", type=float, default=120.0, help="for one case")
+    options = parser.parse_args()
+    results = options.out.open("w", encoding="utf-8") if options.out else os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     torch.set_num_threads(1)
     logging.disable(logging.INFO)
@@ -601,15 +609,15 @@ def main(arguments: list[str]) -> int:
     logger = logging.getLogger("sglang")
     logger.addHandler(warned)
     logger.propagate = False
-    root = Path(arguments[0]).resolve()
-    with tempfile.TemporaryDirectory() as work:
-        for path in sorted(root.glob("*/case.json")):
+    only = set(options.only.split(",")) - {""}
+    with results, tempfile.TemporaryDirectory() as work:
+        for path in sorted(options.cases.resolve().glob("*/case.json")):
             case = json.loads(path.read_text(encoding="utf-8"))
-            if "sglang" in case["launch"] and (not arguments[1:] or case["id"] in arguments[1:]):
-                results.write(json.dumps(apart(case, path.parent, watch, warned, work)) + "\n")
-                results.flush()
+            if ENGINE in case["launch"] and (not only or case["id"] in only):
+                line = apart(case, path.parent, lambda: Run(watch, warned, work), options.seconds)
+                print(json.dumps(line), file=results, flush=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
