@@ -248,7 +248,11 @@ class Watch:
         self.on = False
         self.make, self.read = loading._initialize_model, loading.DefaultModelLoader._get_all_weights
         loading._initialize_model = self._made
-        loading.DefaultModelLoader._get_all_weights = lambda owner, config, model: self._watched(owner, config, model)
+
+        def watched(owner, config, model):
+            yield from self._watched(owner, config, model)
+
+        loading.DefaultModelLoader._get_all_weights = watched
 
     def _made(self, *args, **kwargs):
         empty = torch.empty
