@@ -179,9 +179,14 @@ from sglang.srt.model_executor.forward_context import ForwardContext, forward_co
 from sglang.srt.model_executor.model_runner_components.attention_backend_setup import configure_aux_hidden_state_capture
 from sglang.srt.model_executor.model_runner_components.spec_aux_hidden_state import resolve_spec_aux_hidden_state_config
 from sglang.srt.model_loader import get_model
+from sglang.srt.models import registry as _registry  # noqa: F401  imported here once, not in every case
 from sglang.srt.server_args import prepare_server_args
+from sglang.srt.speculative.dflash_utils import parse_dflash_draft_config
+from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
 from sglang.srt.speculative.eagle_worker_v2 import EagleDraftWorker
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+from sglang.srt.speculative.standalone_worker_v2 import StandaloneWorkerV2
+from sglang.srt.utils.hf_transformers_utils import get_tokenizer
 
 
 class Warned(logging.Handler):
@@ -472,8 +477,6 @@ class Run:
 
     def same_vocabulary(self, args, target, draft) -> None:
         """Hold both vocabularies together as the worker of a plain draft model does."""
-        from sglang.srt.speculative.standalone_worker_v2 import StandaloneWorkerV2
-
         if not hasattr(StandaloneWorkerV2, "_validate_vocab_compatibility"):
             return
         inner = types.SimpleNamespace(
@@ -488,8 +491,6 @@ class Run:
 
     def tokenizer(self, path: str):
         """Return a folder's tokenizer as SGLang loads it."""
-        from sglang.srt.utils.hf_transformers_utils import get_tokenizer
-
         return get_tokenizer(path)
 
     def chain(self, ids, hot) -> None:
@@ -511,9 +512,6 @@ class Run:
 
     def block(self, args, target, draft, ids) -> None:
         """Prefill the target and draft one block, as the worker of a block drafter does."""
-        from sglang.srt.speculative.dflash_utils import parse_dflash_draft_config
-        from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
-
         drafted = parse_dflash_draft_config(draft_hf_config=draft.hf_config)
         size = int(context.get_spec().speculative_num_draft_tokens)
         self.draft.set_block_size(size)
