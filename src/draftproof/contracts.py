@@ -307,6 +307,11 @@ class EngineRow(NamedTuple):
     see: str
     basis: str
     source: str
+    stage: str = "load"
+    error: str = ""  # the class of what is raised
+    effect: str = "reads"  # which kind of finding it is
+    versions: str = ""  # to which it applies; "" is all
+    line: str = ""
 
     @property
     def does(self) -> str:

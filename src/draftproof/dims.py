@@ -6,6 +6,9 @@ and ``true_at(x)``. They are parsed with ``ast`` and a whitelist, bounded in len
 evaluated in three-valued logic: what is not known makes its result unknown, unless the rest decides it.
 
 The names over elements serve ``[config]`` checks of lists, and ``[values]``, the rules that rung 4 will apply.
+Of an engine, which reads configs in its own way, expressions also know texts, ``in``, ``either(a, b, ...)`` (the first
+that is stated), ``stated(x)``, ``null(x)``, ``starts(x, "t")``, ``ends``, ``holds`` of a text, and
+``since(version, "0.30")``.
 
 Binding has two passes. First every dim takes its value from the configs that state it; then defaults are
 evaluated on demand. So the order of a contract file never matters.
@@ -65,6 +68,17 @@ Lookup = Callable[[str], Seen]
 
 # --- expressions --------------------------------------------------------------------------------------------------
 
+
+
+def ordered(version: str) -> tuple[int, ...]:
+    """Return the release numbers of a version, to compare it with others."""
+    found = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    numbers = [int(part) for part in found[1].split(".")] if found else []
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
+
+
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -80,6 +94,13 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.NotEq: operator.ne,
 }
 _CALLS = ("len", "min", "max", *PREDICATES)
+_OF_TEXT: Mapping[str, Callable[[str, str], bool]] = {
+    "starts": str.startswith,
+    "ends": str.endswith,
+    "holds": operator.contains,
+    "since": lambda version, other: ordered(version) >= ordered(other),
+}
+_OF_ENGINES = ("either", "stated", "null", *_OF_TEXT)  # calls in an expression with texts
 
 
 @dataclass(frozen=True)
@@ -107,13 +128,14 @@ class Expr:
 
 
 @lru_cache(maxsize=4096)
-def parse(text: str) -> Expr:
-    """Parse an expression; raises ExprError with what was wrong and where."""
+def parse(text: str, texts: bool = False) -> Expr:
+    """Parse an expression, with texts one of an engine; raises ExprError with what was wrong and where."""
     if not text.strip():
         raise ExprError("expression is empty")
     if len(text) > MAX_LENGTH:
         raise ExprError(f"expression has {len(text)} characters; at most {MAX_LENGTH}")
-    if odd := re.search(r"[^A-Za-z0-9_.+\-*/()<>=!, \t\n]|(?<![\w.])\d+[A-Za-z_]", text):
+    plain = re.sub(r"'[^'\"\\\n]*'|\"[^'\"\\\n]*\"", "t", text) if texts else text
+    if odd := re.search(r"[^A-Za-z0-9_.+\-*/()<>=!, \t\n]|(?<![\w.])\d+[A-Za-z_]", plain):
         raise ExprError(f"{odd[0]!r} is not part of the language, at column {odd.start() + 1}")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -122,11 +144,11 @@ def parse(text: str) -> Expr:
             f"{getattr(error, 'msg', None) or error}, at column {getattr(error, 'offset', 1) or 1}"
         ) from None
     names: set[str] = set()
-    _allow(tree, names, 1)
+    _allow(tree, names, 1, texts)
     return Expr(_dotted(tree) or ast.unparse(tree), frozenset(names), tree)
 
 
-def _allow(node: ast.expr, names: set[str], depth: int) -> None:
+def _allow(node: ast.expr, names: set[str], depth: int, texts: bool) -> None:
     """Admit a node of the whitelist and note the names it uses; raises ExprError for anything else."""
     if depth > MAX_DEPTH:
         raise ExprError(f"nested more than {MAX_DEPTH} deep")
@@ -135,6 +157,19 @@ def _allow(node: ast.expr, names: set[str], depth: int) -> None:
         case ast.Constant(value=value) if type(value) is int:
             if value > MAX_VALUE:
                 raise ExprError(f"number {str(value)[:25]} is beyond 64 bits")
+        case ast.Constant(value=str()) if texts:
+            pass
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[ast.Tuple(elts=parts)]) if texts:
+            if any(not isinstance(part, ast.Constant) for part in parts):
+                raise ExprError("in takes constants, or the name of a list")
+            parts = (left, *parts)
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[one]) if texts and _dotted(one):
+            parts = (left, one)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if texts and name in _OF_ENGINES:
+            wanted = {"either": range(2, 20), "stated": (1,), "null": (1,)}.get(name, (2,))
+            if len(args) not in wanted or (len(args) == 1 and not _dotted(args[0])):
+                raise ExprError(f"{name} takes {'a name' if 1 in wanted else 'two values or more'}")
+            parts = args
         case ast.Name() | ast.Attribute():
             name = _dotted(node)
             if name is None:
@@ -159,7 +194,7 @@ def _allow(node: ast.expr, names: set[str], depth: int) -> None:
             what = ast.unparse(node)
             raise ExprError(f"{what[:60]!r} is not allowed; see `draftproof explain CON106`")
     for part in parts:
-        _allow(part, names, depth + 1)
+        _allow(part, names, depth + 1, texts)
 
 
 def _dotted(node: ast.expr) -> str | None:
@@ -224,8 +259,32 @@ def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index:
             if isinstance(op, ast.FloorDiv) and b == 0:
                 raise ExprError(f"{ast.unparse(node)} divides by zero")
             return _number(_BINARY[type(op)](a, b))
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[one]):
+            row = [sub(part) for part in one.elts] if isinstance(one, ast.Tuple) else sub(one)
+            value = sub(left)
+            if unknown := _unknown((value, row)):
+                return unknown
+            if not isinstance(row, (list, tuple)):
+                raise ExprError(f"{ast.unparse(one)} is not a list")
+            return any(type(v) is type(value) and v == value for v in row) is isinstance(op, ast.In)
         case ast.Compare(left=left, ops=ops, comparators=others):
             return _kleene(False, _links([left, *others], ops, sub))
+        case ast.Call(func=ast.Name(id="either"), args=args):
+            for arg in args[:-1]:
+                value = _stated(arg, sub, lookup)
+                if value is not None:
+                    return value
+            return sub(args[-1])
+        case ast.Call(func=ast.Name(id="stated" | "null" as name), args=[arg]):
+            seen = lookup(_dotted(arg) or "")
+            if isinstance(seen, Unknown):
+                return seen
+            return isinstance(seen, Known) and (seen.value is None) is (name == "null")
+        case ast.Call(func=ast.Name(id=name), args=args) if name in _OF_TEXT:
+            both = [sub(a) for a in args]
+            if unknown := _unknown(both):
+                return unknown
+            return all(isinstance(v, str) for v in both) and _OF_TEXT[name](*both)
         case ast.Call(func=ast.Name(id="increasing" | "true_at" as name)) if elements is None:
             raise ExprError(f"{name!r} has no meaning here")
         case ast.Call(func=ast.Name(id="increasing"), args=[arg]) if elements is not None:
@@ -246,6 +305,13 @@ def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index:
                 raise ExprError(f"{name} of an empty list")
             return (min if name == "min" else max)(_number(v) for v in flat)
     raise ExprError(f"{ast.unparse(node)} cannot be evaluated")
+
+
+def _stated(arg: ast.expr, sub: Callable[[ast.expr], Any], lookup: Lookup) -> Any:
+    """Return the value of an argument of either; None where its name is not stated, or null."""
+    name = _dotted(arg)
+    seen = lookup(name) if name and name not in _TRUTH else None
+    return sub(arg) if seen is None else None if isinstance(seen, Absent) else getattr(seen, "value", seen)
 
 
 def _name(name: str, lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
@@ -290,7 +356,10 @@ def _links(
     left = sub(nodes[0])
     for op, node in zip(ops, nodes[1:], strict=True):
         right = sub(node)
-        yield _unknown((left, right)) or _COMPARE[type(op)](_number(left), _number(right))
+        if isinstance(op, (ast.Eq, ast.NotEq)) and (isinstance(left, str) or isinstance(right, str)):
+            yield _unknown((left, right)) or (left == right) is isinstance(op, ast.Eq)
+        else:
+            yield _unknown((left, right)) or _COMPARE[type(op)](_number(left), _number(right))
         left = right
 
 

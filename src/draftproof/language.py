@@ -37,7 +37,7 @@ Where = tuple[str | int, ...]  # the path of a value inside a file
 class Spec(NamedTuple):
     """Declare one value of the language: what may stand there, and what it means."""
 
-    kind: str  # str, int, number, bool, expr, range, list, map, table; value: any that JSON has
+    kind: str  # str, int, number, bool, expr, cond, range, list, map, table; value: any that JSON has
     doc: str = ""
     required: bool = False
     of: Spec | None = None  # items of a list, values of a map
@@ -245,6 +245,19 @@ _ROW: Mapping[str, Spec] = dict(  # noqa: C408
     basis=_s("whether it was seen to happen, or read in the code", required=True, choices=("run", "read")),
     source=_s(SOURCED, required=True),
 )
+_STAGES = ("flags", "config", "convert", "load", "run")
+_EFFECTS = ("refuses", "ignored", "cut", "unset", "layers", "map", "replaced", "stops", "reads", "launch")
+_WHEN = Spec("cond", "it applies where this holds; without it, always")
+_FATE = "what becomes of it: {} or the class of the error"
+_HAPPENS: Mapping[str, Spec] = {
+    **_ROW,
+    "key": _s("the drafter's config key it is about"),
+    "when": Spec("cond", "over the engine's facts and the dims of the pair", required=True),
+    "stage": _s("when it happens", choices=_STAGES),
+    "error": _s("the class of what is raised"),
+    "effect": _s("which kind of finding it is", choices=_EFFECTS),
+}
+_COND = Spec("cond", "an expression over the engine's facts")
 _SEEN: Mapping[str, Spec] = {key: _ROW[key] for key in ("see", "basis", "source")}
 _JSON = Spec("value", "any value")
 _CONVERT = _table(
@@ -427,7 +440,134 @@ KINDS: Mapping[str, Spec] = {
         "what an engine does",
         title=TITLE,
         version=_s("the version that was read", required=True),
-        rows=_list(_table("one thing that it does with a drafter, and when", **_ROW), required=True),
+        rows=_list(
+            _table(
+                "one thing that it does with a drafter, and when, by the dims of a pair alone",
+                **_ROW,
+                **{key: _HAPPENS[key] for key in ("stage", "error", "effect")},
+            ),
+            required=True,
+        ),
+    ),
+    "profile": _table(
+        "how an engine comes to a drafter's class, and what it does with it",
+        title=TITLE,
+        engine=_s("id of the engine", required=True, pattern=ID),
+        versions=_list(
+            _table(is_=_s("a version that was read", required=True), basis=_s(choices=("run", "read"))),
+            "the first is the one that stands for no version given",
+            required=True,
+            least=1,
+        ),
+        band=_s("of its findings' codes", required=True, choices=("VLLM", "SGL", "LCPP")),
+        facts=_map(_COND, "name -> what other expressions mean by it", NAME),
+        runners=_list(_table(is_=_s(required=True), when=_WHEN, source=_s(SOURCED)), "the first that applies counts"),
+        methods=_list(
+            _table(is_=_s(required=True), when=_WHEN, source=_s(SOURCED)),
+            "how the drafter is used; the first that applies counts",
+            required=True,
+        ),
+        lifts=_list(_s("a table of a drafter's config whose keys come to the top level")),
+        renamings=_list(
+            _table(
+                "how architectures become others",
+                when=_WHEN,
+                becomes=_list(_s(), "those that take their place"),
+                prefix=_s("what is put before each"),
+                unless=_list(_s("a glob over names that stay")),
+                last=Spec("bool", "what comes later does not count"),
+                source=_s(SOURCED),
+            )
+        ),
+        registry=_map(_list(_s("an architecture")), "class -> the architectures that lead to it", ID, required=True),
+        others=_list(_s("a glob over architectures that it has code for, which was not read")),
+        unregistered=_table("what happens to any other", **{k: v for k, v in _HAPPENS.items() if k != "when"}),
+        hooks=_map(_list(_s("an architecture")), "what a target offers -> the architectures that do"),
+        captures=_list(
+            _table(
+                "which layers of the target are captured; the first that applies counts",
+                when=_WHEN,
+                keys=_list(
+                    _table(
+                        key=_s("a config key that names layers", required=True),
+                        offset=Spec("int", "added to an id, it gives the boundary"),
+                        when=_WHEN,
+                    ),
+                    "the first that names any counts",
+                ),
+                default=_list(_COND, "the boundaries where none are named"),
+                low=_COND,
+                high=_COND,
+                outside=_s(_FATE.format("lost")),
+                outside_stage=_s("when that happens", choices=_STAGES),
+                empty=_s(_FATE.format("default")),
+                odd=_s(_FATE.format("default")),
+                fewer=_s("the class of the error where fewer are captured than the fusion takes"),
+                source=_s(SOURCED, required=True),
+                basis=_ROW["basis"]._replace(required=False),
+            )
+        ),
+        loaders=_map(
+            _table(
+                "what becomes of a tensor of another shape",
+                axis=Spec("int", "the axis that is split over ranks"),
+                larger=_s(_FATE.format("cut")),
+                smaller=_s(_FATE.format("padded")),
+                other=_s("the class of the error where another axis differs"),
+                source=_s(SOURCED),
+            ),
+            "name -> how a kind of parameter takes a tensor",
+            NAME,
+        ),
+        rows=_list(_table("one thing that it does, and when", **_HAPPENS), required=True),
+    ),
+    "class": _table(
+        "how one class of an engine reads a drafter",
+        title=TITLE,
+        source=_s(SOURCED, required=True),
+        basis=_ROW["basis"]._replace(required=False),
+        extends=_s("id of a class whose tables this one adds to", pattern=ID),
+        without=_list(_s("a parameter of the parent that this one does not have")),
+        dims=_map(_COND, "name -> how the engine reads it", NAME, required=True),
+        names=_list(
+            _table(
+                "how a name in the file becomes a parameter's",
+                to=_s(required=True),
+                starts=_s("what it begins with"),
+                part=_s("what it holds somewhere"),
+                unless=_list(_s("a glob over names that stay")),
+            )
+        ),
+        skips=_list(
+            _table(
+                "tensors that are passed over",
+                match=_s("a glob over names in the file", required=True),
+                as_=_s(_FATE.format("harmless, dropped")),
+                when=_WHEN,
+                lost=Spec("bool", "only those that find no parameter"),
+                source=_s(SOURCED),
+            )
+        ),
+        unknown=_s(_FATE.format("dropped"), required=True),
+        says=_s("the message of that error; {name} is the tensor"),
+        params=_map(
+            _table(
+                shape=_list(_COND, "one expression an axis", required=True),
+                loader=_s("a loader of the profile", required=True),
+                when=_WHEN,
+                for_=_list(Spec("range"), "i in a..b: a parameter for each i", one=True),
+                missing=_s(_FATE.format("noise, ones, zeros, target")),
+                shared=_COND,
+                harmless=_COND,
+                replaced=_COND,
+                unused=_COND,
+                gives=_list(_s("a parameter that it holds, with others, in one")),
+                pads=_s("a name that it shares with those which, padded alike, change nothing together"),
+                source=_s(SOURCED),
+            ),
+            "name -> what the engine makes of it",
+            required=True,
+        ),
     ),
     "trainer": _table(
         "what a trainer does with a drafter that it is to start from",
@@ -541,6 +681,8 @@ FOLDERS = {
     "acceptance": "acceptances",
     "model": "models",
     "engine": "engines",
+    "profile": "engines/profiles",
+    "class": "engines/classes",
     "trainer": "trainers",
     "release": "releases",
 }
@@ -607,6 +749,7 @@ _WANTED: Mapping[str, tuple[tuple[type, ...], str]] = {
     "number": ((int, float), "a number"),
     "bool": ((bool,), _TYPES[bool]),
     "expr": ((str, int, bool), "an expression"),  # 3 may be written for "3"
+    "cond": ((str, int, bool), "an expression of engines"),  # with texts
     "list": ((list,), _TYPES[list]),
     "map": ((dict,), _TYPES[dict]),
     "table": ((dict,), _TYPES[dict]),
@@ -641,8 +784,8 @@ def read_value(spec: Spec, value: Any, path: Where, out: Problems) -> Any:
             most = f", at most {spec.most}" if spec.most else ""
             out.add("CON104", path, value, expected=f"{name} above {spec.above}{most}")
             return None
-        case "expr":
-            return _expr(str(value).lower() if type(value) is bool else str(value), path, out)
+        case "expr" | "cond" as kind:
+            return _expr(str(value).lower() if type(value) is bool else str(value), path, out, kind == "cond")
         case "range":
             found = _RANGE.fullmatch(value)
             ends = [_expr(end, path, out) for end in found.groups()[1:3]] if found else []
@@ -683,9 +826,9 @@ def _json_value(value: Any, path: Where, out: Problems) -> Any:
     return value
 
 
-def _expr(text: str, path: Where, out: Problems) -> Expr | None:
+def _expr(text: str, path: Where, out: Problems, texts: bool = False) -> Expr | None:
     try:
-        return parse(text)
+        return parse(text, texts)
     except ExprError as error:
         out.add("CON106", path, text, expected="an expression of the contract language", note=visible(error))
         return None
@@ -716,7 +859,7 @@ def _schema(spec: Spec) -> dict[str, Any]:
             out |= {} if spec.most is None else {"maximum": spec.most}
         case "bool":
             out["type"] = "boolean"
-        case "expr":
+        case "expr" | "cond":
             out["type"] = ["string", "integer", "boolean"]
         case "list":
             assert spec.of
