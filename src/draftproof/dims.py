@@ -69,7 +69,6 @@ Lookup = Callable[[str], Seen]
 # --- expressions --------------------------------------------------------------------------------------------------
 
 
-
 def ordered(version: str) -> tuple[int, ...]:
     """Return the release numbers of a version, to compare it with others."""
     found = re.match(r"v?(\d+(?:\.\d+)*)", version)
@@ -308,10 +307,22 @@ def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index:
 
 
 def _stated(arg: ast.expr, sub: Callable[[ast.expr], Any], lookup: Lookup) -> Any:
-    """Return the value of an argument of either; None where its name is not stated, or null."""
-    name = _dotted(arg)
-    seen = lookup(name) if name and name not in _TRUTH else None
-    return sub(arg) if seen is None else None if isinstance(seen, Absent) else getattr(seen, "value", seen)
+    """Return the value of an argument of either; None where a name in it is not stated, or null."""
+    for name in _names(arg):
+        seen = lookup(name)
+        if isinstance(seen, Absent) or (isinstance(seen, Known) and seen.value is None):
+            return None
+    return sub(arg)
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """Yield the dotted names that an expression reads."""
+    name = _dotted(node) if isinstance(node, ast.expr) else None
+    if name is not None:
+        yield from () if name in _TRUTH else (name,)
+        return
+    for part in node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node):
+        yield from _names(part)
 
 
 def _name(name: str, lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:

@@ -254,6 +254,8 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
         _check_accepted(data, out)
     elif kind == "engine":
         _check_engine(data, out, library)
+    elif kind in ("profile", "class"):
+        _check_reading(kind, data, out, library)
     elif kind == "trainer":
         _check_trainer(data, out, library)
     else:
@@ -262,7 +264,7 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
         return None, out.all()
     builders: Mapping[str, Callable[..., AnyContract]] = {
         "scheme": _scheme, "pair": _pair, "acceptance": _shared, "model": _model, "engine": _engine,
-        "release": _release, "trainer": _trainer,
+        "release": _release, "trainer": _trainer, "profile": _profile, "class": _class,
     }  # fmt: skip
     build: Callable[..., AnyContract] = builders.get(kind, _contract)
     return build(kind, path.stem, data, out), ()
@@ -305,12 +307,13 @@ def _inherit(
             out.add("CON108", ("extends",), seen, expected="a parent that extends nothing")
         return child, False
     out.parent = theirs
-    tensors = parent.get("tensors") or {}
+    of = "params" if kind == "class" else "tensors"
+    tensors = parent.get(of) or {}
     gone = [name for name in child.get("without") or () if name is not None]
     for n, name in enumerate(child.get("without") or ()):
         if name is not None and name not in tensors:
             out.add("CON108", ("without", n), near=(name, tensors), expected=f"a tensor of {parent_id}")
-    merged = {**parent, "tensors": {n: t for n, t in tensors.items() if n not in gone}}
+    merged = {**parent, of: {n: t for n, t in tensors.items() if n not in gone}}
     for key, value in child.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict) and key not in ("detect", "dialects")
         merged[key] = _merge(merged[key], value, key in ("roles", "sizes")) if both else value
@@ -619,6 +622,49 @@ def _check_engine(data: Mapping[str, Any], out: Problems, library: Library) -> N
         _check_when((row or {}).get("when"), ("rows", n, "when"), out, library)
 
 
+ENGINE_NAMES = ("version", "runner", "method", "class", "architecture", "i", "j")  # what the interpreter itself says
+
+
+def _check_reading(kind: str, data: Mapping[str, Any], out: Problems, library: Library) -> None:
+    """Check the names that a profile or a class of an engine uses: its own, another's of the engine, or a dim's."""
+    _check_ids(data, out)
+    profiles = [data] if kind == "profile" else [
+        p for path in library.files("profile").values() if (p := library.parsed("profile", path)[0]) is not None
+    ]  # fmt: skip
+    known = {*ENGINE_NAMES, *(data.get("dims") or {})}
+    for one in profiles:
+        known |= set(one.get("facts") or {})
+    if kind == "profile":  # its rows may speak of what a class reads
+        for path in library.files("class").values():
+            known |= set((library.parsed("class", path)[0] or {}).get("dims") or {})
+    for where, expr in _expressions(data, ()):
+        free = {name for name in expr.names if "." not in name} - known
+        lacking, _ = library.lacking(free) if free else (set(), set())
+        for name in sorted(lacking):
+            seen = f"{name}{nearest(name, known)} in {expr}"
+            out.add("CON107", where, seen, expected="a fact of the profile, a dim of the class, or one of a family")
+    loaders = {name for one in profiles for name in one.get("loaders") or {}}
+    for name, param in (data.get("params") or {}).items():
+        if param and param.get("loader") not in loaders:
+            near = (str(param.get("loader")), sorted(loaders))
+            out.add("CON104", ("params", name, "loader"), near=near, expected=f"one of {', '.join(sorted(loaders))}")
+    classes = library.files("class")
+    for name in data.get("registry") or {}:
+        if name not in classes:
+            out.add("CON113", ("registry", name), near=(name, classes), expected="a class of contracts/engines/classes")
+
+
+def _expressions(value: Any, path: Where) -> Iterator[tuple[Where, Expr]]:
+    if isinstance(value, Expr):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _expressions(one, (*path, key))
+    elif isinstance(value, tuple):
+        for n, one in enumerate(value):
+            yield from _expressions(one, (*path, n))
+
+
 def _check_ids(data: Mapping[str, Any], out: Problems) -> None:
     ids: dict[str, int] = {}
     for n, row in enumerate(data.get("rows") or ()):
@@ -875,6 +921,68 @@ def _engine(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Engin
     says = {"engine": data["title"], "version": data["version"]}
     rows = tuple(EngineRow(**says, **row) for row in data["rows"])
     return Engine(id, data["title"], data["version"], rows)
+
+
+def _row(says: Mapping[str, str], row: Mapping[str, Any], line: str) -> EngineRow:
+    return EngineRow(**{"key": "", "when": parse("true"), **says, **row}, line=line)
+
+
+def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
+    from draftproof import profiles as p  # noqa: PLC0415 (only where an engine is asked for)
+
+    says = {"engine": data["title"], "version": data["versions"][0]["is"]}
+    none = data.get("unregistered")
+    return p.Profile(
+        id,
+        title=data["title"],
+        engine=data["engine"],
+        versions=tuple(p.Version(row["is"], row.get("basis", "read")) for row in data["versions"]),
+        band=data["band"],
+        facts=data.get("facts", {}),
+        runners=_chosen(data.get("runners", ())),
+        methods=_chosen(data["methods"]),
+        lifts=data.get("lifts", ()),
+        renamings=tuple(p.Renaming(**{"when": None, **row}) for row in data.get("renamings", ())),
+        registry=data["registry"],
+        others=data.get("others", ()),
+        unregistered=_row(says, none, out.line(("unregistered",))) if none else None,
+        hooks=data.get("hooks", {}),
+        captures=tuple(
+            p.Capture(**{**row, "keys": tuple(p.AuxKey(**key) for key in row.get("keys", ())),
+                         "default": row.get("default", ())})
+            for row in data.get("captures", ())
+        ),
+        loaders={name: p.Loader(**row) for name, row in data.get("loaders", {}).items()},
+        rows=tuple(_row(says, row, out.line(("rows", n))) for n, row in enumerate(data["rows"])),
+    )  # fmt: skip
+
+
+def _chosen(rows: Iterable[Mapping[str, Any]]) -> tuple[Any, ...]:
+    from draftproof.profiles import Chosen  # noqa: PLC0415
+
+    return tuple(Chosen(row["is"], row.get("when"), row.get("source", "")) for row in rows)
+
+
+def _class(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
+    from draftproof import profiles as p  # noqa: PLC0415
+
+    params = {}
+    for name, row in data["params"].items():
+        loops = tuple(Loop(*loop) for loop in row.get("for", ()))
+        params[name] = p.Param(name, over=loops, **{k: v for k, v in row.items() if k != "for"})
+    skips = tuple(p.Skip(**{("as_" if k == "as" else k): v for k, v in row.items()}) for row in data.get("skips", ()))
+    return p.DrafterClass(
+        id,
+        title=data["title"],
+        source=data["source"],
+        dims=data["dims"],
+        names=tuple(p.Name(**row) for row in data.get("names", ())),
+        skips=skips,
+        unknown=data["unknown"],
+        params=params,
+        says=data.get("says", ""),
+        basis=data.get("basis", "read"),
+    )
 
 
 def _release(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Release:

@@ -1,0 +1,158 @@
+"""What is known of an engine: how it reads a drafter, as data. Frozen records, imported only where one is asked for.
+
+An engine is a profile and the classes of its drafters. The profile says which method and class a config and a launch
+lead to, which layers of the target are captured, and what else happens under which condition. A class says which
+parameters it has, of which shape by the engine's own reading of the config, and how a tensor of the file finds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import NamedTuple
+
+from draftproof.contracts import EngineRow, Loop
+from draftproof.dims import Expr
+
+STAGES = ("flags", "config", "convert", "load", "run")  # in the order in which an engine reaches them
+
+
+class Chosen(NamedTuple):
+    """Give a text where a condition holds: a method, a runner."""
+
+    is_: str
+    when: Expr | None = None
+    source: str = ""
+
+
+class Renaming(NamedTuple):
+    """Say how the architectures of a drafter's config become others: replaced, or with a prefix."""
+
+    when: Expr | None
+    becomes: tuple[str, ...] = ()
+    prefix: str = ""
+    unless: tuple[str, ...] = ()  # globs over names that stay
+    source: str = ""
+    last: bool = False  # what comes later does not count
+
+
+class AuxKey(NamedTuple):
+    """Name a config key of aux layer ids, and what is added to an id to get the boundary that is captured."""
+
+    key: str
+    offset: int = 0
+    when: Expr | None = None
+
+
+class Capture(NamedTuple):
+    """Say which boundaries of the target are captured; boundary b is the input of layer b."""
+
+    keys: tuple[AuxKey, ...]
+    default: tuple[Expr, ...]
+    when: Expr | None = None
+    low: Expr | None = None  # boundaries that the target can capture
+    high: Expr | None = None
+    outside: str = "lost"  # a boundary out of range: lost, or the class of the error
+    outside_stage: str = "run"
+    empty: str = "default"  # a list of none: default, or the class of the error
+    odd: str = "default"  # what is no list: default, or the class of the error
+    fewer: str = "RuntimeError"  # fewer states than the fusion takes
+    source: str = ""
+    basis: str = "read"
+
+
+class Loader(NamedTuple):
+    """Say what becomes of a tensor whose shape is another than the parameter's: cut, padded, or a class of error."""
+
+    axis: int | None = None  # the one that is split over ranks; on others all sizes must be equal
+    larger: str = ""
+    smaller: str = ""
+    other: str = "AssertionError"
+    source: str = ""
+
+
+class Param(NamedTuple):
+    """Say of one parameter of a class, or of a row of them, what the engine makes of it."""
+
+    name: str
+    shape: tuple[Expr, ...]
+    loader: str
+    when: Expr | None = None
+    over: tuple[Loop, ...] = ()
+    missing: str = "noise"  # what it holds where the file has none: noise, ones, zeros, target, or a class of error
+    shared: Expr | None = None  # where this holds the target's stands in for a missing one
+    harmless: Expr | None = None  # where this holds a missing one changes nothing
+    replaced: Expr | None = None  # where this holds the target's takes its place, whatever the file has
+    unused: Expr | None = None  # where this holds it is loaded, and nothing reads it
+    gives: tuple[str, ...] = ()  # parameters that it holds in one
+    pads: str = ""  # tensors of one such name that are all padded alike change nothing
+    source: str = ""
+
+
+class Name(NamedTuple):
+    """Say how a name in the file becomes that of a parameter; each rule acts on what the one before it gave."""
+
+    to: str
+    starts: str = ""
+    part: str = ""
+    unless: tuple[str, ...] = ()  # globs
+
+
+class Skip(NamedTuple):
+    """Say which tensors are passed over: before they find a parameter, or where they find none."""
+
+    match: str  # a glob over the name in the file
+    as_: str = "harmless"  # or dropped: the drafter was trained with it; or a class of error
+    when: Expr | None = None
+    lost: bool = False  # only one that finds no parameter
+    source: str = ""
+
+    def covers(self, name: str) -> bool:
+        """Tell whether the rule speaks of a tensor."""
+        return fnmatchcase(name, self.match)
+
+
+class DrafterClass(NamedTuple):
+    """Hold how one class of an engine reads a drafter."""
+
+    id: str
+    title: str
+    source: str
+    dims: Mapping[str, Expr]
+    names: tuple[Name, ...]
+    skips: tuple[Skip, ...]
+    unknown: str  # a tensor that finds no parameter: dropped, or the class of the error
+    params: Mapping[str, Param]
+    says: str = ""  # the message of that error; {name} is the tensor
+    basis: str = "read"
+
+
+class Version(NamedTuple):
+    """Name a version that was read, and whether it was run too."""
+
+    is_: str
+    basis: str = "read"
+
+
+class Profile(NamedTuple):
+    """Hold how one engine, at the versions that were read, comes to a drafter's class and what it does with it."""
+
+    id: str
+    title: str
+    engine: str
+    versions: tuple[Version, ...]
+    band: str
+    facts: Mapping[str, Expr]
+    runners: tuple[Chosen, ...]
+    methods: tuple[Chosen, ...]
+    lifts: tuple[str, ...]  # tables of a drafter's config whose keys come to the top
+    renamings: tuple[Renaming, ...]
+    registry: Mapping[str, tuple[str, ...]]  # class -> architectures
+    others: tuple[str, ...]  # globs over architectures that it has code for, which was not read
+    unregistered: EngineRow | None
+    hooks: Mapping[str, tuple[str, ...]]  # hook -> architectures of the targets that offer it
+    captures: tuple[Capture, ...]
+    loaders: Mapping[str, Loader]
+    rows: tuple[EngineRow, ...]
+    lines: Mapping[str, str] = MappingProxyType({})
