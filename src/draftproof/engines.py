@@ -81,7 +81,7 @@ class World:
                  flags: Mapping[str, Any], said: Mapping[str, str]) -> None:  # fmt: skip
         self.profile, self.drafter, self.target, self.couple = profile, drafter, target, couple
         self.flags = flags
-        self.said = dict(said)  # version, runner, method, class, architecture
+        self.said = dict(said)  # version, family, line, runner, method, architecture, code
         self.exprs: dict[str, Expr] = dict(profile.facts)
         self.index: dict[str, int] = {}
         self._memo: dict[str, Seen] = {}
@@ -189,7 +189,10 @@ def predict(
     """Return what an engine will do with a drafter, launched with these flags."""
     version = version or profile.versions[0].is_
     out = Prediction(profile, version, exact)
-    world = World(profile, drafter, target, couple, flags or {}, {"version": version, "class": "", "architecture": ""})
+    family = drafter.contract.id if drafter.contract else ""
+    said = {"version": version, "family": family, "line": "no" if flags is None else "yes"}
+    said |= dict.fromkeys(("runner", "method", "architecture", "code"), "")
+    world = World(profile, drafter, target, couple, flags or {}, said)
     out.runner = runner or _choose(world, profile.runners, out, "runner")
     world.say("runner", out.runner)
     out.method = _choose(world, profile.methods, out, "method")
@@ -200,7 +203,7 @@ def predict(
     else:
         world.say("architecture", architecture)
         out.class_ = _class_of(profile, architecture)
-        world.say("class", out.class_)
+        world.say("code", out.class_)
         out.effects += _registered(profile, world, architecture, out.class_)
     class_: DrafterClass | None = None
     if out.class_:
@@ -208,6 +211,7 @@ def predict(
         if class_ is not None:
             world.add(class_.dims)
             out.effects += _tensors(profile, class_, world)
+    out.effects += _hooked(profile, world, out.method)
     out.effects += _captures(profile, world, out)
     out.effects += _rows([*_shared_rows(library, profile), *profile.rows], world)
     return out
@@ -261,6 +265,21 @@ def _registered(profile: Profile, world: World, architecture: str, class_: str) 
         yield _unsure("load", shown, Unknown("the engine has code for it, which was not read"))
     elif profile.unregistered is not None:
         yield _of(profile.unregistered, shown, name=shown)
+
+
+def _hooked(profile: Profile, world: World, method: str) -> Iterator[Effect]:
+    """Say whether the target serves the method: whether it gives what a drafter reads."""
+    globs = profile.hooks.get(method)
+    if globs is None or profile.hookless is None:
+        return
+    seen = world("target.architectures")
+    if isinstance(seen, Unknown):
+        if not seen.told:
+            yield _unsure(profile.hookless.stage, "target", seen)
+        return
+    names = [n for n in seen.value if isinstance(n, str)] if isinstance(seen, Known) else []
+    if not any(fnmatchcase(name, glob) for name in names for glob in globs):
+        yield _of(profile.hookless, "target", name=visible(", ".join(names)) or "no architecture")
 
 
 def _unsure(stage: str, subject: str, why: Unknown) -> Effect:

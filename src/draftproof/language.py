@@ -482,7 +482,8 @@ KINDS: Mapping[str, Spec] = {
         registry=_map(_list(_s("an architecture")), "class -> the architectures that lead to it", ID, required=True),
         others=_list(_s("a glob over architectures that it has code for, which was not read")),
         unregistered=_table("what happens to any other", **{k: v for k, v in _HAPPENS.items() if k != "when"}),
-        hooks=_map(_list(_s("an architecture")), "what a target offers -> the architectures that do"),
+        hooks=_map(_list(_s("a glob over architectures")), "method -> the targets that it works with"),
+        hookless=_table("what happens with any other", **{k: v for k, v in _HAPPENS.items() if k != "when"}),
         captures=_list(
             _table(
                 "which layers of the target are captured; the first that applies counts",

@@ -622,7 +622,7 @@ def _check_engine(data: Mapping[str, Any], out: Problems, library: Library) -> N
         _check_when((row or {}).get("when"), ("rows", n, "when"), out, library)
 
 
-ENGINE_NAMES = ("version", "runner", "method", "class", "architecture", "i", "j")  # what the interpreter itself says
+ENGINE_NAMES = ("version", "runner", "method", "code", "architecture", "family", "line", "i", "j")  # what the interpreter itself says
 
 
 def _check_reading(kind: str, data: Mapping[str, Any], out: Problems, library: Library) -> None:
@@ -947,6 +947,7 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         others=data.get("others", ()),
         unregistered=_row(says, none, out.line(("unregistered",))) if none else None,
         hooks=data.get("hooks", {}),
+        hookless=_row(says, bare, out.line(("hookless",))) if (bare := data.get("hookless")) else None,
         captures=tuple(
             p.Capture(**{**row, "keys": tuple(p.AuxKey(**key) for key in row.get("keys", ())),
                          "default": row.get("default", ())})

@@ -151,7 +151,8 @@ class Profile(NamedTuple):
     registry: Mapping[str, tuple[str, ...]]  # class -> architectures
     others: tuple[str, ...]  # globs over architectures that it has code for, which was not read
     unregistered: EngineRow | None
-    hooks: Mapping[str, tuple[str, ...]]  # hook -> architectures of the targets that offer it
+    hooks: Mapping[str, tuple[str, ...]]  # method -> globs over the architectures of targets that serve it
+    hookless: EngineRow | None
     captures: tuple[Capture, ...]
     loaders: Mapping[str, Loader]
     rows: tuple[EngineRow, ...]
