@@ -73,7 +73,7 @@ class Connection:
         return Taken() if self._hub is None else self._hub.taken()
 
 
-RUNGS = ("contract", "conforms", "fits")
+RUNGS = ("contract", "conforms", "fits", "loads")
 Model = str | Path | Mapping[str, Any]  # a folder, ORG/NAME[@COMMIT], or {"config": …, "state_dict": …}
 
 
@@ -88,6 +88,7 @@ class Case:
     contract: list[Finding] = field(default_factory=list)  # of contract files
     source: list[Finding] = field(default_factory=list)  # of getting bytes and telling the family
     fits: list[Finding] | None = None
+    loads: list[Finding] = field(default_factory=list)  # of the engines that are asked about
     paired: bool = False  # whether a target was asked for
 
 
@@ -235,6 +236,16 @@ def view_of(case: Case, checkpoint: Checkpoint, kind: str, id: str = "") -> View
     return View(checkpoint)
 
 
+def ask_engines(case: Case, engines: Sequence[str]) -> None:
+    """Add rung 3 to a case: what each of the engines will do with the drafter."""
+    if not engines or case.drafter is None or case.drafter.contract is None:
+        return  # what conforms says of it comes first
+    from draftproof.engines import judge  # noqa: PLC0415 (only where an engine is asked about)
+
+    target = case.target if case.target is not None and case.target.contract is not None else None
+    case.loads += judge(engines, case.library, case.drafter, target, case.couple)
+
+
 def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) -> Report:
     """Make the report of a case; what a pair accepts is marked, and an acceptance that matches nothing is a finding."""
     found: dict[str, list[Finding]] = {rung: [] for rung in RUNGS}
@@ -248,6 +259,7 @@ def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) 
     elif case.paired:
         why, help = "the fit was not judged: a side could not be", "mend what conforms says above, then ask again"
         found["fits"].append(unknown("PAIR422", "pair", why, expected="two sides", observed="see above", help=help))
+    found["loads"] += case.loads
     if pair is not None:
         every = [f for rows in found.values() for f in rows]
         found = {rung: accept(rows, pair, shared) for rung, rows in found.items()}
@@ -358,9 +370,13 @@ def check(
     return check_models(drafter, target, Library(*([Path(contracts)] if contracts else [])), family)
 
 
-def check_pair(pair: Pair, library: Library, rerun: str = "", base: Path | None = None) -> Report:
-    """Check a pair contract, with what it accepts."""
-    return report(examine_pair(pair, library, base), pair.id, rerun, pair)
+def check_pair(
+    pair: Pair, library: Library, rerun: str = "", base: Path | None = None, engines: Sequence[str] = ()
+) -> Report:
+    """Check a pair contract, with what it accepts, and what engines do with it."""
+    case = examine_pair(pair, library, base)
+    ask_engines(case, engines)
+    return report(case, pair.id, rerun, pair)
 
 
 def examine_pair(pair: Pair, library: Library, base: Path | None = None) -> Case:
@@ -454,18 +470,22 @@ def _subject(drafter: Any, target: Any | None) -> str:
     return " with ".join(visible(n) for n in named)
 
 
-def _rerun(drafter: Any, target: Any | None, family: str) -> str:
+def _rerun(drafter: Any, target: Any | None, family: str, engines: Sequence[str] = ()) -> str:
     if not isinstance(drafter, (str, Path)) or not isinstance(target, (str, Path, type(None))):
         return ""
     words = ["draftproof", "check", "--drafter", str(drafter)]
     words += ["--target", str(target)] if target is not None else []
-    return shlex.join(words + (["--family", family] if family else []))
+    words += ["--family", family] if family else []
+    return shlex.join([*words, *(word for engine in engines for word in ("--engine", engine))])
 
 
-def check_models(drafter: Model, target: Model | None, library: Library, family: str = "") -> Report:
-    """Check a drafter with a target; without one, with the target that the drafter declares."""
+def check_models(
+    drafter: Model, target: Model | None, library: Library, family: str = "", engines: Sequence[str] = ()
+) -> Report:
+    """Check a drafter with a target, and what engines do with it; by default with the target that it declares."""
     case, target = examine_models(drafter, target, library, family)
-    return report(case, _subject(drafter, target), _rerun(drafter, target, family))
+    ask_engines(case, engines)
+    return report(case, _subject(drafter, target), _rerun(drafter, target, family, engines))
 
 
 def examine_models(
@@ -493,12 +513,13 @@ def examine_models(
     return case, target
 
 
-def check_pair_id(id: str, library: Library) -> Report:
-    """Check the pair of an id, or of a TOML file."""
+def check_pair_id(id: str, library: Library, engines: Sequence[str] = ()) -> Report:
+    """Check the pair of an id, or of a TOML file, and what engines do with it."""
     pair, path, found = find_pair(id, library)
     if pair is None:
         return _only("conforms" if found[0].code == "SRC111" else "contract", id, *found)
-    return check_pair(pair, library, shlex.join(["draftproof", "check", id]), path.parent)
+    words = ["draftproof", "check", id, *(word for engine in engines for word in ("--engine", engine))]
+    return check_pair(pair, library, shlex.join(words), path.parent, engines)
 
 
 def find_pair(id: str, library: Library) -> tuple[Pair | None, Path, tuple[Finding, ...]]:

@@ -58,6 +58,15 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
             ("--release", {"metavar": "DIR", "help": "a folder that is to be published: its card and files, too"}),
             ("--card", {"action": "store_true", "help": "with --release: print a block for the model card instead"}),
             _FAMILY,
+            (
+                "--engine",
+                {
+                    "action": "append",
+                    "default": [],
+                    "metavar": "NAME[@VERSION]",
+                    "help": "say what this engine will do with it, too; all: every one that is known",
+                },
+            ),
             ("--verbose", {"action": "store_true", "help": "show the checks that hold, too"}),
         ),
     ),
@@ -297,12 +306,12 @@ def _check(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str,
                 f"{args.pair!a} is read as a pair, which names its own target and family; "
                 f"a model is given as --drafter {args.pair!a}"
             )
-        return _report(api.check_pair_id(args.pair, library), args)
+        return _report(api.check_pair_id(args.pair, library, args.engine), args)
     if args.release:
         return _release(args, library)
     if args.config:
         return _report(api.check_config(Path(args.config), library, args.target, args.family or ""), args)
-    return _report(api.check_models(args.drafter, args.target, library, args.family or ""), args)
+    return _report(api.check_models(args.drafter, args.target, library, args.family or "", args.engine), args)
 
 
 def _release(args: argparse.Namespace, library: Any) -> tuple[str, int]:

@@ -170,11 +170,11 @@ def _allow(node: ast.expr, names: set[str], depth: int, texts: bool) -> None:
                 raise ExprError(f"{name} takes {'a name' if 1 in wanted else 'two values or more'}")
             parts = args
         case ast.Name() | ast.Attribute():
-            name = _dotted(node)
-            if name is None:
+            whole = _dotted(node)
+            if whole is None:
                 raise ExprError(f"{ast.unparse(node)!r} is not a dotted name")
-            if name not in _TRUTH:
-                names.add(name)
+            if whole not in _TRUTH:
+                names.add(whole)
         case ast.BinOp(op=op, left=left, right=right) if type(op) in _BINARY:
             parts = (left, right)
         case ast.UnaryOp(op=ast.USub() | ast.Not(), operand=operand):

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from draftproof.conform import View
 from draftproof.contracts import EngineRow
-from draftproof.dims import Absent, Expr, Known, Seen, Unknown, value_of
-from draftproof.findings import visible
+from draftproof.dims import Absent, Expr, Known, Seen, Unknown, ordered, value_of
+from draftproof.findings import Finding, Level, finding, holds, unknown, visible
 from draftproof.library import Library
 from draftproof.pair import Couple
 from draftproof.profiles import STAGES, Capture, Chosen, DrafterClass, Name, Param, Profile, Skip
@@ -32,7 +32,7 @@ class Effect(NamedTuple):
 
     outcome: str
     stage: str
-    kind: str  # refuses, ignored, cut, unset, layers, map, replaced, stops, reads, launch
+    kind: str  # refuses, ignored, cut, unset, layers, replaced, reads, stops, launch, copes
     subject: str
     see: str
     error: str = ""
@@ -48,7 +48,8 @@ class Prediction:
 
     profile: Profile
     version: str
-    exact: bool  # the version was read
+    exact: bool = True  # the version was read
+    asked: str = ""  # the version that was asked for
     runner: str = ""
     method: str = ""
     class_: str = ""
@@ -69,6 +70,36 @@ class Prediction:
             return "refuses"
         found = {e.outcome for e in self.effects}
         return next((one for one in ("degrades", "unknown") if one in found), MEANT)
+
+
+def judge(
+    specs: Sequence[str],
+    library: Library,
+    drafter: View,
+    target: View | None,
+    couple: Couple | None,
+    flags: Mapping[str, Any] | None = None,
+) -> list[Finding]:
+    """Say what each of the engines will do with a drafter: NAME, NAME@VERSION, or all."""
+    out: list[Finding] = []
+    for spec in dict.fromkeys(one for s in specs for one in (library.files("profile") if s == "all" else (s,))):
+        name, _, asked = spec.partition("@")
+        profile, found = library.get("profile", name)
+        if profile is None:
+            out += found
+            continue
+        read = [v.is_ for v in profile.versions]
+        near = min(read, key=lambda v: (ordered(v) < ordered(asked), ordered(v))) if asked else read[0]
+        same = [v for v in read if asked and ordered(v)[: len(ordered(asked))] == ordered(asked)]
+        version, asked = (same[0], "") if same else (near, asked)
+        made = predict(profile, library, drafter, target, couple, version=version, asked=asked, flags=flags)
+        out += findings_of(made)
+        for runner in dict.fromkeys(row.is_ for row in profile.runners):
+            if runner != made.runner and flags is None:
+                other = predict(profile, library, drafter, target, couple, version=version, asked=asked, runner=runner)
+                if (other.outcome, other.effects) != (made.outcome, made.effects):
+                    out += findings_of(other)
+    return out
 
 
 # --- what expressions see -----------------------------------------------------------------------------------------
@@ -182,13 +213,16 @@ def predict(
     couple: Couple | None = None,
     *,
     version: str = "",
-    exact: bool = True,
+    asked: str = "",
     flags: Mapping[str, Any] | None = None,
     runner: str = "",
 ) -> Prediction:
-    """Return what an engine will do with a drafter, launched with these flags."""
+    """Return what an engine will do with a drafter, launched with these flags, or without any as its family needs.
+
+    version is one that was read; asked is the one that it stands in for, if that was not.
+    """
     version = version or profile.versions[0].is_
-    out = Prediction(profile, version, exact)
+    out = Prediction(profile, version, not asked, asked)
     family = drafter.contract.id if drafter.contract else ""
     said = {"version": version, "family": family, "line": "no" if flags is None else "yes"}
     said |= dict.fromkeys(("runner", "method", "architecture", "code"), "")
@@ -304,6 +338,53 @@ def _rows(rows: Sequence[EngineRow], world: World) -> Iterator[Effect]:
                          f"{holds.why}", row.error, row.source, row.basis, row.line)  # fmt: skip
 
 
+# --- what is told -------------------------------------------------------------------------------------------------
+
+_LEVELS: Mapping[str, Level] = {"refuses": "error", "degrades": "error", "changes": "info", "unknown": "unknown"}
+
+
+def findings_of(made: Prediction) -> list[Finding]:
+    """Return what is predicted as findings: that it runs as meant, or all that speaks against it, worst first."""
+    codes, name = made.profile.codes, engine_name(made)
+    out: list[Finding] = []
+    if not made.exact:
+        read = ", ".join(v.is_ for v in made.profile.versions)
+        out.append(unknown(codes["unknown"], name, expected=f"a version that was read: {read}",
+                           observed=f"{made.asked}; what follows is of {made.version}"))  # fmt: skip
+    if made.outcome == MEANT:
+        layers = f"; it reads the inputs of layers {made.captured}" if made.captured is not None else ""
+        out.append(holds(codes["meant"], name, f"{name} runs it as meant{layers}"))
+    for one in sorted(made.effects, key=lambda e: (OUTCOMES.index(e.outcome), STAGES.index(e.stage))):
+        source = f"{'seen' if one.basis == 'run' else 'read'}: {made.profile.title} {made.version}, {one.source}"
+        then = " after that" if one.outcome == "refuses" and one is not made.refusal else ""
+        when = f"{_STAGE[one.stage]}{then}: {one.see}"
+        out.append(
+            finding(
+                codes["unknown" if one.outcome == "unknown" else one.kind],
+                f"{name}: {one.subject}",
+                level=_LEVELS[one.outcome],
+                observed=when,
+                note="; ".join(filter(None, [one.note, source])),
+                contract=one.line,
+            )
+        )
+    return out
+
+
+_STAGE = {
+    "flags": "when flags are read",
+    "config": "when its config is read",
+    "convert": "when it is converted",
+    "load": "at load",
+    "run": "at the first draft",
+}
+
+
+def engine_name(made: Prediction) -> str:
+    """Return the engine with version and runner, as reports name it."""
+    return f"{made.profile.title} {made.version}{f' ({made.runner})' if made.runner else ''}"
+
+
 # --- tensors ------------------------------------------------------------------------------------------------------
 
 
@@ -416,8 +497,8 @@ def _skipped(class_: DrafterClass, skip: Skip, name: str, explained: bool) -> It
 def _unclaimed(class_: DrafterClass, name: str, explained: bool) -> Iterator[Effect]:
     """Say what becomes of a tensor that finds no parameter; one that the family knows was trained for."""
     if class_.unknown == "dropped":
-        outcome = "degrades" if explained else "changes"
-        yield Effect(outcome, "load", "ignored", visible(name), "ignored without a word", "", class_.source,
+        outcome, kind = ("degrades", "ignored") if explained else ("changes", "copes")
+        yield Effect(outcome, "load", kind, visible(name), "ignored without a word", "", class_.source,
                      class_.basis)  # fmt: skip
     else:
         see = (class_.says or "{error}").replace("{name}", visible(name)).replace("{error}", class_.unknown)

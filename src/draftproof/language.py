@@ -246,7 +246,7 @@ _ROW: Mapping[str, Spec] = dict(  # noqa: C408
     source=_s(SOURCED, required=True),
 )
 _STAGES = ("flags", "config", "convert", "load", "run")
-_EFFECTS = ("refuses", "ignored", "cut", "unset", "layers", "map", "replaced", "stops", "reads", "launch")
+_EFFECTS = ("refuses", "ignored", "cut", "unset", "layers", "replaced", "reads", "stops", "launch", "copes")
 _WHEN = Spec("cond", "it applies where this holds; without it, always")
 _FATE = "what becomes of it: {} or the class of the error"
 _HAPPENS: Mapping[str, Spec] = {
@@ -459,7 +459,11 @@ KINDS: Mapping[str, Spec] = {
             required=True,
             least=1,
         ),
-        band=_s("of its findings' codes", required=True, choices=("VLLM", "SGL", "LCPP")),
+        codes=_table(
+            "the code of each kind of finding",
+            True,
+            **{kind: _s(required=True, pattern=r"[A-Z]+\d+") for kind in (*_EFFECTS, "meant", "unknown")},
+        ),
         facts=_map(_COND, "name -> what other expressions mean by it", NAME),
         runners=_list(_table(is_=_s(required=True), when=_WHEN, source=_s(SOURCED)), "the first that applies counts"),
         methods=_list(

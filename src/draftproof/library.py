@@ -622,7 +622,17 @@ def _check_engine(data: Mapping[str, Any], out: Problems, library: Library) -> N
         _check_when((row or {}).get("when"), ("rows", n, "when"), out, library)
 
 
-ENGINE_NAMES = ("version", "runner", "method", "code", "architecture", "family", "line", "i", "j")  # what the interpreter itself says
+ENGINE_NAMES = (
+    "version",
+    "runner",
+    "method",
+    "code",
+    "architecture",
+    "family",
+    "line",
+    "i",
+    "j",
+)  # what the interpreter itself says
 
 
 def _check_reading(kind: str, data: Mapping[str, Any], out: Problems, library: Library) -> None:
@@ -643,6 +653,9 @@ def _check_reading(kind: str, data: Mapping[str, Any], out: Problems, library: L
         for name in sorted(lacking):
             seen = f"{name}{nearest(name, known)} in {expr}"
             out.add("CON107", where, seen, expected="a fact of the profile, a dim of the class, or one of a family")
+    for kind_, code in (data.get("codes") or {}).items():
+        if code is not None and code not in RULES:
+            out.add("CON116", ("codes", kind_), near=(code, RULES), expected="a code of the rule table")
     loaders = {name for one in profiles for name in one.get("loaders") or {}}
     for name, param in (data.get("params") or {}).items():
         if param and param.get("loader") not in loaders:
@@ -937,7 +950,7 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         title=data["title"],
         engine=data["engine"],
         versions=tuple(p.Version(row["is"], row.get("basis", "read")) for row in data["versions"]),
-        band=data["band"],
+        codes=data["codes"],
         facts=data.get("facts", {}),
         runners=_chosen(data.get("runners", ())),
         methods=_chosen(data["methods"]),

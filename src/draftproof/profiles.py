@@ -142,7 +142,7 @@ class Profile(NamedTuple):
     title: str
     engine: str
     versions: tuple[Version, ...]
-    band: str
+    codes: Mapping[str, str]  # kind of finding -> code
     facts: Mapping[str, Expr]
     runners: tuple[Chosen, ...]
     methods: tuple[Chosen, ...]

@@ -29,6 +29,9 @@ BANDS = {
     "DIM": "unification of dimensions",
     "PAIR": "drafter against target",
     "REL": "a release, beyond tensors",
+    "VLLM": "what vLLM does",
+    "SGL": "what SGLang does",
+    "LCPP": "what llama.cpp does",
 }
 
 # fmt: off
@@ -662,6 +665,51 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
      "A pickle can run code when it is loaded: many sites refuse it, and some engines do.",
      "Save the weights as safetensors."),
 )
+
+# --- VLLM, SGL, LCPP: what an engine does, the same for each ----------------------------------------------------------
+_OF_ENGINES: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
+    ("601", "refuses", "loads", "error", "{engine} refuses it",
+     "The engine ends at start-up, or with the first request, with the error that the finding names.",
+     "Mend what the finding names; it is the first of what stands in the way."),
+    ("602", "ignores-tensors", "loads", "error", "{engine} ignores tensors without a word",
+     "The drafter was trained with them: it runs, drafts badly, and no log says why.",
+     "Export the drafter in the layout that this engine reads: `draftproof adapt` names it."),
+    ("603", "cuts-tensors", "loads", "error", "{engine} cuts or fills up tensors without a word",
+     "What is loaded is another matrix than was trained; the server runs with a low accept length.",
+     "Make the config state the sizes of the tensors."),
+    ("604", "leaves-parameters-unset", "loads", "error", "{engine} leaves parameters as they were made",
+     "A parameter that no tensor is loaded into holds ones, zeros or whatever the memory held.",
+     "Export the checkpoint whole, under the names that this engine reads."),
+    ("605", "other-layers", "loads", "error", "{engine} reads other layers of the target than it was trained on",
+     "The fusion gets states that it never saw: the accept length falls to about 1, and nothing says so.",
+     "Write the layers under the key and in the convention that this engine reads."),
+    ("606", "replaces-tensors", "loads", "error", "{engine} puts the target's tensor in the place of the drafter's",
+     "A drafter that was trained with its own then reads another one.",
+     "Train with the target's own embedding and head, or use an engine that keeps the drafter's."),
+    ("607", "other-meaning", "loads", "error", "{engine} reads a key otherwise than it was trained, or not at all",
+     "The drafter computes something else than in training, and nothing says so.",
+     "Use an engine that honours the key, or train without it."),
+    ("608", "stops-drafting", "loads", "error", "{engine} stops drafting on the way",
+     "Beyond that point it decodes plainly, and the metrics may still count drafts.",
+     "Mend what the finding names before long contexts are served."),
+    ("609", "launch", "loads", "error", "{engine} takes the launch otherwise than meant",
+     "A flag changes, drops or forbids what the drafter needs.",
+     "Launch it as `draftproof launch` prints."),
+    ("610", "copes", "loads", "info", "{engine} changes something by itself",
+     "It is no fault of the drafter, but the engine does not run what the files say.",
+     "Nothing, or state it so in the config."),
+    ("620", "runs-as-meant", "loads", "error", "{engine} does not run it as meant",
+     "Nothing that was read of the engine speaks against this drafter, launched so.",
+     "See the other findings of this engine."),
+    ("630", "not-known", "loads", "unknown", "it is not known what {engine} does",
+     "A version, an architecture or a fact was not read, and what is not known is never passed.",
+     "Declare what is missing, or ask for a version that was read."),
+)
 # fmt: on
 
-RULES: dict[str, Rule] = {row[0]: Rule(*row) for row in _TABLE}
+RULES: dict[str, Rule] = {row[0]: Rule(*row) for row in _TABLE} | {
+    f"{band}{number}": Rule(f"{band}{number}", name, rung, severity, summary.format(engine=text[5:-5]), why, fix)
+    for band, text in BANDS.items()
+    if text.startswith("what ")
+    for number, name, rung, severity, summary, why, fix in _OF_ENGINES
+}

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-UP = "rules answers findings dims language contracts courses library strict container torchzip hub"
-UP += " cache,transport remote checkpoint recognise quantised conform tokens tokenizer pair trainers api"
+UP = "rules answers findings dims language contracts courses,profiles library strict container torchzip hub"
+UP += " cache,transport remote checkpoint recognise quantised conform tokens tokenizer pair trainers,engines api"
 UP += " diff,revise,adapt rewrite release scaffold render refresh testing,plugin,cli"
 LEVEL = {name: n for n, layer in enumerate(UP.split()) for name in layer.split(",")}
 ONLY = {
