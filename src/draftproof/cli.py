@@ -43,7 +43,19 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
 _MODEL = {"metavar": "MODEL"}
 _FAMILY = ("--family", {"metavar": "ID", "help": "the family, where it cannot be told"})
 _KINDS = (
-    *("families", "targets", "schemes", "pairs", "acceptances", "engines", "trainers", "releases", "recordings"),
+    *(
+        "families",
+        "targets",
+        "schemes",
+        "pairs",
+        "acceptances",
+        "engines/profiles",
+        "engines/classes",
+        "engines",
+        "trainers",
+        "releases",
+        "recordings",
+    ),
     "rules",
 )
 _Argument = tuple[str, dict[str, Any]]

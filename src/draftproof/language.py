@@ -454,7 +454,7 @@ KINDS: Mapping[str, Spec] = {
         title=TITLE,
         engine=_s("id of the engine", required=True, pattern=ID),
         versions=_list(
-            _table(is_=_s("a version that was read", required=True), basis=_s(choices=("run", "read"))),
+            _table(is_=_s("a version", required=True), basis=_s("whether it was run, too", choices=("run", "read"))),
             "the first is the one that stands for no version given",
             required=True,
             least=1,
@@ -462,12 +462,18 @@ KINDS: Mapping[str, Spec] = {
         codes=_table(
             "the code of each kind of finding",
             True,
-            **{kind: _s(required=True, pattern=r"[A-Z]+\d+") for kind in (*_EFFECTS, "meant", "unknown")},
+            **{
+                kind: _s(f"of what is {kind}", required=True, pattern=r"[A-Z]+\d+")
+                for kind in (*_EFFECTS, "meant", "unknown")
+            },
         ),
         facts=_map(_COND, "name -> what other expressions mean by it", NAME),
-        runners=_list(_table(is_=_s(required=True), when=_WHEN, source=_s(SOURCED)), "the first that applies counts"),
+        runners=_list(
+            _table(is_=_s("its name", required=True), when=_WHEN, source=_s(SOURCED)),
+            "which of its runners serves; the first that applies counts",
+        ),
         methods=_list(
-            _table(is_=_s(required=True), when=_WHEN, source=_s(SOURCED)),
+            _table(is_=_s("its name", required=True), when=_WHEN, source=_s(SOURCED)),
             "how the drafter is used; the first that applies counts",
             required=True,
         ),
@@ -476,7 +482,7 @@ KINDS: Mapping[str, Spec] = {
             _table(
                 "how architectures become others",
                 when=_WHEN,
-                becomes=_list(_s(), "those that take their place"),
+                becomes=_list(_s("an architecture"), "those that take their place"),
                 prefix=_s("what is put before each"),
                 unless=_list(_s("a glob over names that stay")),
                 last=Spec("bool", "what comes later does not count"),
@@ -501,8 +507,8 @@ KINDS: Mapping[str, Spec] = {
                     "the first that names any counts",
                 ),
                 default=_list(_COND, "the boundaries where none are named"),
-                low=_COND,
-                high=_COND,
+                low=Spec("cond", "the first boundary that can be captured"),
+                high=Spec("cond", "the last boundary that can be captured"),
                 outside=_s(_FATE.format("lost")),
                 outside_stage=_s("when that happens", choices=_STAGES),
                 empty=_s(_FATE.format("default")),
@@ -537,7 +543,7 @@ KINDS: Mapping[str, Spec] = {
         names=_list(
             _table(
                 "how a name in the file becomes a parameter's",
-                to=_s(required=True),
+                to=_s("what stands in its place", required=True),
                 starts=_s("what it begins with"),
                 part=_s("what it holds somewhere"),
                 unless=_list(_s("a glob over names that stay")),
@@ -562,10 +568,10 @@ KINDS: Mapping[str, Spec] = {
                 when=_WHEN,
                 for_=_list(Spec("range"), "i in a..b: a parameter for each i", one=True),
                 missing=_s(_FATE.format("noise, ones, zeros, target")),
-                shared=_COND,
-                harmless=_COND,
-                replaced=_COND,
-                unused=_COND,
+                shared=Spec("cond", "where this holds the target's stands in for a missing one"),
+                harmless=Spec("cond", "where this holds a missing one changes nothing"),
+                replaced=Spec("cond", "where this holds the target's takes its place, whatever the file has"),
+                unused=Spec("cond", "where this holds it is loaded, and nothing reads it"),
                 gives=_list(_s("a parameter that it holds, with others, in one")),
                 pads=_s("a name that it shares with those which, padded alike, change nothing together"),
                 source=_s(SOURCED),
@@ -685,9 +691,9 @@ FOLDERS = {
     "pair": "pairs",
     "acceptance": "acceptances",
     "model": "models",
-    "engine": "engines",
     "profile": "engines/profiles",
     "class": "engines/classes",
+    "engine": "engines",
     "trainer": "trainers",
     "release": "releases",
 }

@@ -352,6 +352,8 @@ def test_list_prints_every_id_of_every_kind(run: Run) -> None:
         "schemes",
         "pairs",
         "acceptances",
+        "engines/profiles",
+        "engines/classes",
         "engines",
         "trainers",
         "releases",

@@ -38,7 +38,11 @@ EMPTY = {
     + KEYS.format(verifier="verifier = []\n" if kind == "family" else "")
     for kind in NONE
 }
+CODES = "\n".join(f'{kind} = "VLLM601"' for kind in KINDS["profile"].fields["codes"].fields)
 SMALLEST = {
+    "profile": 'title = "t"\nengine = "e"\nversions = [{ is = "1.0" }]\nmethods = [{ is = "m" }]\nrows = []\n'
+    f"[registry]\n[codes]\n{CODES}\n",
+    "class": 'title = "t"\nsource = "s"\nunknown = "dropped"\n[dims]\nn = "drafter.n"\n[params]\n',
     "pair": 'title = "t"\ndrafter = { model = "a/b" }\ntarget = { model = "c/d" }\n',
     "family": 'title = "t"\nsource = "s"\n[dims]\nn = { drafter = "n" }\n[tensors]\n"w" = { shape = ["n"] }\n'
     + EMPTY["family"],
