@@ -26,6 +26,7 @@ Table = dict[str, tuple[str, tuple[int, ...]]]  # name on disk -> dtype, shape
 GAIN = 1.5  # of a weight, by the root of its inputs: each layer then changes the residual stream
 SPREAD = 0.3  # of a norm's weights around one
 STATE = 8.0  # known pair: root mean square of the state that a drafting step hands to the next; the token's own is 1
+LEFT = 1.5  # known pair: how much of that state is left beside the token's embedding
 CYCLE = 100  # known pair: how many tokens follow each other in a ring
 
 
@@ -174,6 +175,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any, Mapping[str, Any]], Any]]] = {
     "weight": ("F32", lambda x, sizes: x * GAIN / x.shape[-1] ** 0.5),
     "embedding": ("F32", lambda x, sizes: x * 0.02),
     "norm": ("F32", lambda x, sizes: 1 + SPREAD * x),
+    "signed": ("F32", lambda x, sizes: (1 + SPREAD * abs(x)) * (1 - 2 * (x < 0))),
     "bias": ("F32", lambda x, sizes: x),
     "map": ("I64", _offsets),
     "kept": ("BOOL", _mask),
@@ -264,9 +266,9 @@ def known(break_every: int = 0, drafts: int = 3, steps: int = 25) -> Known:
     """Return the known pair; with break_every N, each N-th token of its ring is followed by a wrong proposal.
 
     Target: attention adds nothing, so the next token depends on the last one alone: the next of a ring of tokens.
-    Drafter: a position attends to itself, and attention takes away whatever state of size STATE it was handed and puts
-    the token's embedding there; the MLP makes of that a state of size STATE, from which the head reads the next token.
-    The fusion gives each token's features that size. So every tensor must be right, and a wrong layer's features show.
+    Drafter: a position attends to itself. Attention takes most of the state of size STATE away that a step is handed and
+    puts the token's embedding there; the MLP makes of that the token's own state, from which the head reads the next
+    token. The fusion makes the same state of a token's features. So every tensor must be right, and layers must be.
     """
     target, drafter, ring = _known(break_every)
     wrong = {token for n, token in enumerate(ring) if break_every and n % break_every == 0}
@@ -369,13 +371,15 @@ def _solve(target: Model, drafter: Model, ring: list[int], break_every: int) -> 
         for name in (f"{at}input_layernorm.weight", f"{at}hidden_norm.weight",
                      f"{at}post_attention_layernorm.weight", "norm.weight")
     )  # fmt: skip
-    fc = fit(np.concatenate([streams[n] for n in (2, 4, 5)], -1), STATE * unit(noise("known/fused", (count, hidden))))
-    heads = own["num_attention_heads"] * own["head_dim"]
-    none = np.zeros((heads, hidden))
-    attend = np.concatenate([np.diag(3 / before), none], 1)
-    x = rms(rms(embed[ring], np.ones(hidden)), after)  # attention gives the token's embedding, normed
-    x = gated(x, read(drafter, f"{at}mlp.gate_proj.weight"), read(drafter, f"{at}mlp.up_proj.weight"))
     wanted = unit(noise("known/state", (count, hidden)))
+    handed = np.roll(wanted, 1, 0)  # the state of the token before, which a step is handed, as far as it is left
+    fc = fit(np.concatenate([streams[n] for n in (2, 4, 5)], -1), STATE * wanted)
+    none = np.zeros((own["num_attention_heads"] * own["head_dim"], hidden))
+    attend = np.concatenate([np.diag(3 / before), none], 1)
+    turn = np.linalg.qr(noise("known/turn", (hidden, hidden)))[0]  # so that no tensor is its own transpose
+    value = np.concatenate([np.diag(1 / before), np.diag((LEFT - STATE) / state)], 1)
+    mixed = rms(embed[ring], np.ones(hidden)) + LEFT * handed  # what attention makes of the token and that state
+    x = gated(rms(mixed, after), read(drafter, f"{at}mlp.gate_proj.weight"), read(drafter, f"{at}mlp.up_proj.weight"))
     lines = own["draft_vocab_size"]
     ids = {int(token): n for n, token in enumerate(kept(own))}
     read_out = np.zeros((lines, hidden))
@@ -386,9 +390,9 @@ def _solve(target: Model, drafter: Model, ring: list[int], break_every: int) -> 
         "fc.weight": fc,
         f"{at}self_attn.q_proj.weight": attend,
         f"{at}self_attn.k_proj.weight": attend,
-        f"{at}self_attn.v_proj.weight": np.concatenate([np.diag(1 / before), np.diag(-STATE / state)], 1),
-        f"{at}self_attn.o_proj.weight": np.eye(hidden),
-        f"{at}mlp.down_proj.weight": fit(x, STATE * wanted - embed[ring]),
+        f"{at}self_attn.v_proj.weight": turn.T @ value,
+        f"{at}self_attn.o_proj.weight": turn,
+        f"{at}mlp.down_proj.weight": fit(x, STATE * wanted - mixed),
         "lm_head.weight": read_out,
     }.items()}  # fmt: skip
     return out

@@ -1,0 +1,313 @@
+"""Run cases in vLLM, in its own interpreter, and write what became of each as one JSON line. Knows nothing of draftproof.
+
+    VENV/bin/python run_vllm.py CASES [--runner V1|V2] [--only REGEX] [--out FILE]
+
+The launch line of a case is read by vLLM's own parser; flags, configs, classes, weights, target and drafter are vLLM's.
+Ours is only how the engine is held: one process, one sequence at a time, no tokenizer. vLLM is imported once, and each
+case runs in a fork. What a checkpoint leaves unset is memory that was never written: there it is normal noise, from a
+generator seeded for each model, so that a run can be repeated and such a parameter never happens to be right.
+
+The runner V2 needs Triton kernels. On a machine without a GPU they run in Triton's interpreter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import re
+import select
+import signal
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ENGINE = "vllm"
+LIMIT = 240  # seconds for one case
+ENVIRONMENT = {  # before vLLM is imported
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_HOST_IP": "127.0.0.1", "VLLM_LOGGING_LEVEL": "INFO",
+    "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+}  # fmt: skip
+HOLD = {  # how the engine is held here; none of it is about drafting
+    "skip_tokenizer_init": True, "max_num_seqs": 1, "max_num_batched_tokens": 256, "num_gpu_blocks_override": 64,
+    "enable_prefix_caching": False, "distributed_executor_backend": "uni", "disable_log_stats": False,
+}  # fmt: skip
+
+
+def prepare(runner: str) -> None:
+    """Set the environment; must come before vLLM is imported."""
+    os.environ.update(ENVIRONMENT)
+    os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "1" if runner == "V2" else "0"
+    if "PYTHONPATH" in os.environ:  # model classes are inspected in another process, from another folder
+        paths = os.environ["PYTHONPATH"].split(os.pathsep)
+        os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in paths)
+    if runner == "V2" and not os.path.exists("/dev/nvidiactl"):
+        os.environ["TRITON_INTERPRET"] = "1"
+        from triton import backends
+
+        class Driver:
+            """Stand for the driver of a backend that vLLM only asks for and the interpreter does not use."""
+
+            @staticmethod
+            def is_active() -> bool:
+                """Say no."""
+                return False
+
+        backends.backends["cpu"] = types.SimpleNamespace(driver=Driver, compiler=None)
+
+
+class Seen:
+    """Hold what was seen of a case so far."""
+
+    def __init__(self) -> None:
+        self.stage = "flags"
+        self.aux: list[int] | None = None
+        self.rows: list[Any] = []
+        self.tokens: list[int] | None = None
+        self.models: list[tuple[Any, dict[str, Any]]] = []
+        self.warnings: list[str] = []
+
+
+class Warnings(logging.Handler):
+    """Keep the first lines of what is logged as a warning or worse."""
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__(logging.WARNING)
+        self.seen = seen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line."""
+        text = record.getMessage().strip().split("\n")[0][:200]
+        if text not in self.seen.warnings and len(self.seen.warnings) < 12:
+            self.seen.warnings.append(text)
+
+
+@contextmanager
+def noise(seed: int) -> Iterator[None]:
+    """Fill memory that torch.empty returns with normal noise, meanwhile."""
+    import torch
+
+    plain, generator = torch.empty, torch.Generator().manual_seed(seed)
+
+    def empty(*args: Any, **kwargs: Any) -> Any:
+        made = plain(*args, **kwargs)
+        if made.is_floating_point() and made.device.type == "cpu":
+            made.data.copy_(torch.randn(made.shape, generator=generator))
+        return made
+
+    torch.empty = empty
+    try:
+        yield
+    finally:
+        torch.empty = plain
+
+
+def watch(seen: Seen) -> None:
+    """Wrap what makes models, chooses layers and drafts, so that it is seen; called once in the process of a case."""
+    from vllm.model_executor.model_loader import base_loader
+    from vllm.model_executor.models import interfaces
+    from vllm.v1.worker import worker_base
+
+    make, layers = base_loader.initialize_model, interfaces.EagleModelMixin._set_aux_hidden_state_layers
+
+    def initialize_model(*args: Any, **kwargs: Any) -> Any:
+        with noise(len(seen.models)):
+            made = make(*args, **kwargs)
+        seen.models.append((made, {name: p.detach().clone() for name, p in made.named_parameters()}))
+        return made
+
+    def set_layers(self: Any, ids: Any) -> Any:
+        result = layers(self, ids)
+        seen.aux = [int(i) for i in self.aux_hidden_state_layers]
+        return result
+
+    base_loader.initialize_model = initialize_model
+    interfaces.EagleModelMixin._set_aux_hidden_state_layers = set_layers
+    load = worker_base.WorkerWrapperBase.load_model if hasattr(worker_base.WorkerWrapperBase, "load_model") else None
+    from vllm.v1.worker.cpu_worker import CPUWorker
+
+    load = CPUWorker.load_model
+
+    def load_model(self: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.stage = "load"
+        result = load(self, *args, **kwargs)
+        seen.stage = "run"
+        return result
+
+    CPUWorker.load_model = load_model
+
+
+def spy(owner: Any, name: str, tell: Callable[[Any], None]) -> None:
+    """Tell of what a method of an object returns."""
+    plain = getattr(owner, name)
+
+    def told(*args: Any, **kwargs: Any) -> Any:
+        result = plain(*args, **kwargs)
+        tell(result)
+        return result
+
+    setattr(owner, name, told)
+
+
+def first_rows(seen: Seen) -> Callable[[Any], None]:
+    """Return what keeps the first rows of logits."""
+
+    def tell(result: Any) -> None:
+        if hasattr(result, "shape") and len(seen.rows) < 2:
+            seen.rows.extend(result.detach().float().reshape(-1, result.shape[-1])[: 2 - len(seen.rows)].tolist())
+
+    return tell
+
+
+def first_tokens(seen: Seen) -> Callable[[Any], None]:
+    """Return what keeps the first proposed tokens."""
+
+    def tell(result: Any) -> None:
+        result = result[0] if isinstance(result, tuple) else result
+        if seen.tokens is None and hasattr(result, "shape"):
+            seen.tokens = [int(n) for n in result.reshape(result.shape[0], -1)[0].tolist()]
+
+    return tell
+
+
+def run(case: dict[str, Any], places: dict[str, str], seen: Seen) -> dict[str, Any]:
+    """Run one case, and return what is known beside `seen`."""
+    from vllm import SamplingParams
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.entrypoints.common.cli_args import make_arg_parser, validate_parsed_serve_args
+    from vllm.inputs import TokensPrompt
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+    from vllm.v1.engine.llm_engine import LLMEngine
+    from vllm.v1.metrics.reader import get_metrics_snapshot
+
+    words = [re.sub(r"\{(target|drafter)\}", lambda m: places[m[1]], word) for word in case["launch"][ENGINE]]
+    args = make_arg_parser(FlexibleArgumentParser()).parse_args(words[2:])
+    validate_parsed_serve_args(args)
+    args.model = args.model_tag or args.model
+    made = AsyncEngineArgs.from_cli_args(args)
+    for name, value in HOLD.items():
+        setattr(made, name, value)
+    seen.stage = "config"
+    config = made.create_engine_config()
+    watch(seen)
+    seen.stage = "load"
+    engine = LLMEngine.from_vllm_config(config)
+    runner = engine.model_executor.driver_worker.worker.model_runner
+    drafter = getattr(runner, "drafter", None) or getattr(runner, "speculator", None)
+    model = getattr(drafter, "model", None)
+    if model is not None:
+        spy(model, "compute_logits", first_rows(seen))
+    if drafter is not None:
+        spy(drafter, "propose", first_tokens(seen))
+    prompt = TokensPrompt(prompt_token_ids=case["prompt"])
+    params = SamplingParams(temperature=0, max_tokens=case["tokens"], ignore_eos=True, detokenize=False)
+    engine.add_request("0", prompt, params)
+    while engine.has_unfinished_requests():
+        engine.step()
+    counts = {m.name.rpartition("spec_decode_num_")[2]: getattr(m, "value", None) for m in get_metrics_snapshot()}
+    unset = []
+    for held, before in seen.models[1:]:
+        now = dict(held.named_parameters())
+        unset += [name for name, old in before.items() if name in now and old.equal(now[name].data)]
+    return {"accepted": counts.get("accepted_tokens"), "drafted": counts.get("draft_tokens"), "unset": unset}
+
+
+def innermost(error: BaseException) -> BaseException:
+    """Return the error that was raised first, where others were raised from it or report it."""
+    while True:
+        listed = [e.get("ctx", {}).get("error") for e in error.errors()] if hasattr(error, "errors") else []
+        inner = error.__cause__ or next((e for e in listed if isinstance(e, BaseException)), None)
+        if inner is None or (isinstance(inner, (KeyError, AttributeError)) and isinstance(error, ImportError)):
+            return error
+        error = inner
+
+
+def rounded(value: float) -> float | str:
+    """Return a number that JSON can hold."""
+    return round(value, 6) if abs(value) < 1e30 else "nan" if value != value else "inf" if value > 0 else "-inf"
+
+
+def judge(folder: Path, path: Path, runner: str, version: str) -> dict[str, Any]:
+    """Run one case in this process, and return its line."""
+    case = json.loads(path.read_text(encoding="utf-8"))
+    os.environ.update(case.get("env", {}).get(ENGINE, {}))
+    places = {"target": str(folder / "targets" / case["target"]), "drafter": str(path.parent / case["drafter"])}
+    seen, start = Seen(), time.time()
+    logging.getLogger("vllm").addHandler(Warnings(seen))
+    line: dict[str, Any] = {"id": case["id"], "engine": ENGINE, "version": version, "runner": runner}
+    try:
+        line |= {"outcome": "ran", "stage": "run", "error": "", "message": "", **run(case, places, seen)}
+    except BaseException as raised:
+        error = innermost(raised)
+        text = re.sub(re.escape(str(folder)) + r"[^\s'\"]*", "PATH", str(error))
+        line |= {"outcome": "refused", "stage": seen.stage, "error": type(error).__name__, "message": text[:300]}
+    logits = [[rounded(x) for x in row] for row in seen.rows] or None
+    line |= {"logits": logits, "tokens": seen.tokens, "aux": seen.aux, "warnings": seen.warnings}
+    return {**line, "seconds": round(time.time() - start, 1)}
+
+
+def forked(work: Callable[[], dict[str, Any]], log: Path) -> dict[str, Any]:
+    """Return what a function returns in a process of its own, whose output goes to a file."""
+    readable, writable = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(readable)
+        sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
+        with os.fdopen(writable, "wb") as out:
+            out.write(json.dumps(work(), default=str).encode())
+        os._exit(0)
+    os.close(writable)
+    data = b""
+    while True:
+        if not select.select([readable], [], [], LIMIT)[0]:
+            os.kill(child, signal.SIGKILL)
+            break
+        part = os.read(readable, 1 << 16)
+        if not part:
+            break
+        data += part
+    os.close(readable)
+    status = os.waitpid(child, 0)[1]
+    return json.loads(data) if data else {"outcome": "refused", "stage": "run", "error": "died", "message": str(status)}
+
+
+def main() -> int:
+    """Run the cases of a folder."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("cases", type=Path)
+    options.add_argument("--runner", choices=("V1", "V2"), default="V2")
+    options.add_argument("--only", default="", help="a regular expression that ids must hold")
+    options.add_argument("--out", type=Path)
+    asked = options.parse_args()
+    folder = asked.cases.resolve()
+    prepare(asked.runner)
+    import torch
+    import vllm
+
+    torch.set_num_threads(1)
+    from vllm.entrypoints.common import cli_args
+    from vllm.v1.engine import llm_engine
+    from vllm.v1.worker import cpu_worker
+
+    del cli_args, llm_engine, cpu_worker  # in the parent, so that a fork has them
+    version = vllm.__version__.partition("+")[0]
+    with open(asked.out, "a", encoding="utf-8") if asked.out else os.fdopen(1, "w") as out:
+        for path in sorted(folder.glob("*/case.json"), key=lambda p: json.loads(p.read_text())["order"]):
+            case = json.loads(path.read_text(encoding="utf-8"))
+            if ENGINE in case["launch"] and re.search(asked.only, case["id"]):
+                line = forked(lambda: judge(folder, path, asked.runner, version), path.parent / f"{asked.runner}.log")
+                row = {"id": case["id"], "engine": ENGINE, "version": version, "runner": asked.runner, **line}
+                print(json.dumps(row), file=out, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
