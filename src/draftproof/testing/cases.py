@@ -109,7 +109,8 @@ def build(case: Case, folder: Path) -> Path:
     fixtures.write(drafter, place / case.folder)
     row = {
         "id": case.id, "family": case.family, "target": name, "drafter": case.folder, "prompt": list(_prompt(case)),
-        "tokens": case.tokens, "order": list(_all()).index(case.id), "launch": case.launch, "env": case.env, "twin": case.twin, "feature": case.feature,
+        "tokens": case.tokens, "order": list(_all()).index(case.id), "launch": case.launch, "env": case.env,
+        "twin": case.twin, "feature": case.feature,
     }  # fmt: skip
     path = place / "case.json"
     path.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")

@@ -266,8 +266,8 @@ def known(break_every: int = 0, drafts: int = 3, steps: int = 25) -> Known:
     """Return the known pair; with break_every N, each N-th token of its ring is followed by a wrong proposal.
 
     Target: attention adds nothing, so the next token depends on the last one alone: the next of a ring of tokens.
-    Drafter: a position attends to itself. Attention takes most of the state of size STATE away that a step is handed and
-    puts the token's embedding there; the MLP makes of that the token's own state, from which the head reads the next
+    Drafter: a position attends to itself. Attention takes away most of the state, of size STATE, that a step is handed,
+    and adds the token's embedding; the MLP makes of that the token's own state, from which the head reads the next
     token. The fusion makes the same state of a token's features. So every tensor must be right, and layers must be.
     """
     target, drafter, ring = _known(break_every)

@@ -1,4 +1,4 @@
-"""Run cases in vLLM, in its own interpreter, and write what became of each as one JSON line. Knows nothing of draftproof.
+"""Run cases in vLLM, in its own interpreter, and write what became of each as a JSON line. Knows nothing of draftproof.
 
     VENV/bin/python run_vllm.py CASES [--runner V1|V2] [--only REGEX] [--out FILE]
 
@@ -13,6 +13,7 @@ The runner V2 needs Triton kernels. On a machine without a GPU they run in Trito
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import logging
 import os
@@ -24,6 +25,7 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -293,17 +295,21 @@ def main() -> int:
     import vllm
 
     torch.set_num_threads(1)
+    gc.collect = lambda *generation: 0  # three quarters of a case's time, and a case's process ends
     from vllm.entrypoints.common import cli_args
     from vllm.v1.engine import llm_engine
     from vllm.v1.worker import cpu_worker
 
     del cli_args, llm_engine, cpu_worker  # in the parent, so that a fork has them
+    gc.disable()
+    gc.freeze()
     version = vllm.__version__.partition("+")[0]
     with open(asked.out, "a", encoding="utf-8") if asked.out else os.fdopen(1, "w") as out:
         for path in sorted(folder.glob("*/case.json"), key=lambda p: json.loads(p.read_text())["order"]):
             case = json.loads(path.read_text(encoding="utf-8"))
             if ENGINE in case["launch"] and re.search(asked.only, case["id"]):
-                line = forked(lambda: judge(folder, path, asked.runner, version), path.parent / f"{asked.runner}.log")
+                work = partial(judge, folder, path, asked.runner, version)
+                line = forked(work, path.parent / f"{asked.runner}.log")
                 row = {"id": case["id"], "engine": ENGINE, "version": version, "runner": asked.runner, **line}
                 print(json.dumps(row), file=out, flush=True)
     return 0
