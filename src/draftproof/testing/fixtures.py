@@ -12,6 +12,7 @@ that config and tensor table of a model cost nothing, and two runs write the sam
 from __future__ import annotations
 
 import json
+import math
 import struct
 import tomllib
 import zlib
@@ -27,6 +28,8 @@ GAIN = 1.5  # of a weight, by the root of its inputs: each layer then changes th
 SPREAD = 0.3  # of a norm's weights around one
 STATE = 8.0  # known pair: root mean square of the state that a drafting step hands to the next; the token's own is 1
 LEFT = 1.5  # known pair: how much of that state is left beside the token's embedding
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
+_ITEM = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "U8": 1, "BOOL": 1}
 CYCLE = 100  # known pair: how many tokens follow each other in a ring
 
 
@@ -199,27 +202,34 @@ def write(model: Model, folder: Path) -> Path:
 
 def safetensors(tensors: Mapping[str, Tensor]) -> bytes:
     """Return the bytes of a safetensors file that holds these tensors."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    body = b""
+    return header(tensors) + b"".join(_stored(tensor) for tensor in tensors.values())
+
+
+def header(tensors: Mapping[str, Tensor]) -> bytes:
+    """Return the header of a safetensors file that holds these tensors, its length in front; makes no value."""
+    rows: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    at = 0
     for name, tensor in tensors.items():
-        data = _stored(tensor)
-        span = [len(body), len(body) + len(data)]
-        header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": span}
-        body += data
-    text = json.dumps(header).encode()
+        rows[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [at, at + nbytes(tensor)]}
+        at += nbytes(tensor)
+    text = json.dumps(rows).encode()
     text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + body
+    return struct.pack("<Q", len(text)) + text
+
+
+def nbytes(tensor: Tensor) -> int:
+    """Return how many bytes a tensor takes."""
+    return _ITEM[tensor.dtype] * math.prod(tensor.shape)
 
 
 def _stored(tensor: Tensor) -> bytes:
     import numpy as np  # noqa: PLC0415
 
-    types = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
     values = np.asarray(tensor.values())
     if values.shape != tensor.shape:
         raise ValueError(f"values have the shape {values.shape}, the tensor says {tensor.shape}")
     if tensor.dtype != "BF16":
-        return np.ascontiguousarray(values, dtype=types[tensor.dtype]).tobytes()
+        return np.ascontiguousarray(values, dtype=_TYPES[tensor.dtype]).tobytes()
     bits = np.ascontiguousarray(values, dtype="<f4").view("<u4")
     even = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
     return bytes(np.where(np.isnan(values), 0x7FC0, even).astype("<u2").tobytes())

@@ -1,0 +1,278 @@
+"""What engines really did with the cases, as recorded tables, and whether what is predicted agrees with it.
+
+    from draftproof.testing import truth
+
+    for table in truth.tables():             # tests/truth/tables, one per engine, version and runner
+        print(truth.confusion(table))        # recorded outcome against predicted outcome
+
+A table is made from the lines of a runner (run_vllm.py, run_sglang.py, run_llamacpp.py). An outcome is ``refuses``,
+with the stage and the class of the error; ``degraded``, where it drafts other numbers than its twin; or ``meant``.
+Prediction sees what metadata tells: configs, headers, names of files, the launch line. It never sees a value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from draftproof.contracts import Fact
+from draftproof.hub import Source
+from draftproof.testing import cases, fixtures
+from draftproof.testing.cases import Case
+from draftproof.testing.fixtures import Model
+
+if TYPE_CHECKING:
+    from draftproof.engines import Prediction
+    from draftproof.library import Library
+
+SCHEMA = 1
+NEAR = 1e-3  # logits that differ by more are degraded
+OUTCOMES = ("refuses", "degraded", "meant")
+SAID = {"refuses": "refuses", "degrades": "degraded", "as meant": "meant", "unknown": "unknown"}
+FOLDERS = (Path(__file__).parent / "tables", Path(__file__).parents[3] / "tests" / "truth" / "tables")
+
+
+class Row(NamedTuple):
+    """Hold what became of one case: refusals with stage and class of the error, else how far it is from its twin."""
+
+    id: str
+    digest: str  # of the case as it was run
+    outcome: str
+    stage: str = ""
+    error: str = ""
+    message: str = ""
+    by: str = ""  # "logits 0.52", "tokens", "accepted 12 of 75", "nan"
+
+
+class Table(NamedTuple):
+    """Hold what one engine at one version did with all its cases."""
+
+    engine: str
+    version: str
+    runner: str
+    date: str
+    rows: Mapping[str, Row]
+
+    @property
+    def name(self) -> str:
+        """Return the name of its file: sglang-0.5.23, vllm-0.33.0-V2."""
+        return "-".join(filter(None, (self.engine, self.version, self.runner)))
+
+
+class Compared(NamedTuple):
+    """Hold a recorded row beside what is predicted for it."""
+
+    row: Row
+    predicted: str
+    stage: str
+    error: str
+    hidden: bool  # metadata cannot tell what is wrong
+    made: Prediction
+
+    @property
+    def agrees(self) -> bool:
+        """Tell whether outcome, and for a refusal stage and class of the error, are those recorded."""
+        if self.hidden:  # it is as meant for that metadata, whatever the values do
+            return self.predicted == "meant"
+        same = self.predicted == self.row.outcome
+        return same and (self.predicted != "refuses" or (self.stage, self.error) == (self.row.stage, self.row.error))
+
+
+# --- recorded -----------------------------------------------------------------------------------------------------
+
+
+def tables() -> list[Table]:
+    """Return the recorded tables."""
+    folder = next((folder for folder in FOLDERS if folder.is_dir()), None)
+    return [read(path) for path in sorted(folder.glob("*.json"))] if folder else []
+
+
+def read(path: Path) -> Table:
+    """Read a table."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if data["schema"] != SCHEMA:
+        raise ValueError(f"{path.name}: schema {data['schema']}; this draftproof reads {SCHEMA}")
+    rows = (Row(**row) for row in data["rows"])
+    return Table(data["engine"], data["version"], data["runner"], data["date"], {row.id: row for row in rows})
+
+
+def written(table: Table) -> str:
+    """Return a table as JSON, a case on a line."""
+    head = {"schema": SCHEMA, **{key: getattr(table, key) for key in ("engine", "version", "runner", "date")}}
+    rows = [
+        json.dumps({key: value for key, value in row._asdict().items() if value or key in ("id", "digest", "outcome")})
+        for _, row in sorted(table.rows.items())
+    ]
+    return json.dumps(head)[:-1] + ', "rows": [\n' + ",\n".join(rows) + "\n]}\n"
+
+
+def digest(case: Case) -> str:
+    """Return eight hex digits of all that a case is made of, values apart."""
+    target, drafter = cases.models(case)
+    parts = [
+        [made.config, made.table, made.weights, sorted(made.files)] for made in (target, drafter)
+    ] + [case.launch, case.env, case.twin, case.feature, case.folder]  # fmt: skip
+    return f"{zlib.crc32(json.dumps(parts, sort_keys=True, default=str).encode()):08x}"
+
+
+def table(lines: Iterable[Mapping[str, Any]], date: str) -> Table:
+    """Make the table of a runner's lines; a case whose twin was not run, or did not run, has no row."""
+    by_id = {line["id"]: line for line in lines}
+    rows = [row for id, line in by_id.items() if (row := _judged(cases.case(id), line, by_id)) is not None]
+    one = next(iter(by_id.values()))
+    return Table(one["engine"], one["version"], one.get("runner", ""), date, {row.id: row for row in rows})
+
+
+def _judged(case: Case, line: Mapping[str, Any], lines: Mapping[str, Mapping[str, Any]]) -> Row | None:
+    row = Row(case.id, digest(case), "meant")
+    if line["outcome"] != "ran":
+        message = (line["message"] or "").strip().splitlines()
+        error = line["error"] or line["outcome"]
+        return row._replace(outcome="refuses", stage=line["stage"], error=error, message=(message or [""])[0][:200])
+    if not case.twin:
+        return row
+    twin = lines.get(case.twin)
+    if twin is None or twin["outcome"] != "ran":
+        return None
+    by = _apart(line, twin)
+    if case.feature:
+        return row if by else row._replace(outcome="degraded", by="as without it")
+    return row._replace(outcome="degraded" if by else "meant", by=by)
+
+
+def _apart(line: Mapping[str, Any], twin: Mapping[str, Any]) -> str:
+    """Say how a run is worse than its twin's; nothing if it is not."""
+    if line.get("accepted") is not None:
+        count, whole = line["accepted"], twin["accepted"]
+        return f"accepted {count} of {whole}" if count < whole else ""
+    rows, others = line["logits"] or [], twin["logits"] or []
+    if any(not isinstance(x, (int, float)) or not math.isfinite(x) for row in rows for x in row):
+        return "not finite"
+    if [len(row) for row in rows] != [len(row) for row in others]:
+        return f"logits of {[len(row) for row in rows]} where they are {[len(row) for row in others]}"
+    most = max((abs(a - b) for one, two in zip(rows, others, strict=True) for a, b in zip(one, two, strict=True)),
+               default=0.0)  # fmt: skip
+    if most > NEAR:
+        return f"logits {most:.3g}"
+    return "" if line.get("tokens") == twin.get("tokens") else "tokens"
+
+
+# --- predicted ----------------------------------------------------------------------------------------------------
+
+
+def source(model: Model, name: str) -> Source:
+    """Return the folder that a model would be written to, without values: data of the right size that is never read."""
+    head = fixtures.header(model.tensors)
+    files: dict[str, Any] = {"config.json": json.dumps(model.config).encode(), **model.files}
+    size = len(head) + sum(fixtures.nbytes(tensor) for tensor in model.tensors.values())
+
+    def content(file: str) -> bytes:
+        made = files[file]
+        return bytes(made() if callable(made) else made)
+
+    def get(file: str, start: int, stop: int) -> bytes:
+        return head[start:stop] if file == model.weights and file not in model.files else content(file)[start:stop]
+
+    sizes = {file: len(content(file)) for file in files}
+    if model.tensors:
+        sizes.setdefault(model.weights, size)
+    return Source(name, "folder", files=dict(sorted(sizes.items())), read=get)
+
+
+@cache
+def _library() -> Library:
+    from draftproof.library import Library  # noqa: PLC0415
+
+    return Library()
+
+
+def predict(case: Case, engine: str, version: str = "", runner: str = "") -> Prediction:
+    """Return what an engine is predicted to do with a case: from configs, headers, file names and the launch line."""
+    from draftproof import engines  # noqa: PLC0415
+
+    library, made = _library(), _examined(case.id)
+    assert made.drafter is not None
+    profile, _ = library.get("profile", engine)
+    words = [word.replace("{target}", "target").replace("{drafter}", case.folder) for word in case.launch[engine]]
+    flags = _flags(words, case.env.get(engine, {}))
+    side = made.target if made.target is not None and made.target.contract is not None else None
+    return engines.predict(profile, library, made.drafter, side, made.couple, version=version, runner=runner,
+                           flags=flags)  # fmt: skip
+
+
+@cache
+def _examined(id: str) -> Any:
+    """Return what rungs 1 and 2 know of a case."""
+    from draftproof import api  # noqa: PLC0415
+
+    case = cases.case(id)
+    target, drafter = cases.models(case)
+    sides = (source(drafter, case.folder), source(target, "target"))
+    made = api.examine(*sides, _library(), facts=facts(case))
+    if made.drafter is None or made.drafter.contract is None:  # too broken to be told: what its family is then
+        made = api.examine(*sides, _library(), family=_family(case.family), facts=facts(case))
+    return made
+
+
+def _flags(words: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
+    """Return the flags of a launch by name, and its environment."""
+    flags: dict[str, Any] = {"env": dict(env)}
+    for at, word in enumerate(words):
+        if word.startswith("-") and not word.lstrip("-")[:1].isdigit():
+            value = words[at + 1] if at + 1 < len(words) and not words[at + 1].startswith("-") else True
+            with contextlib.suppress(ValueError):
+                value = json.loads(value) if isinstance(value, str) else value
+            flags[word.lstrip("-").replace("-", "_")] = value
+    return flags
+
+
+@cache
+def _family(family: str) -> str:
+    from draftproof.checkpoint import Checkpoint  # noqa: PLC0415
+    from draftproof.recognise import recognise  # noqa: PLC0415
+
+    healthy = cases.case(f"{family}/{cases.HEALTHY}")
+    drafter = cases.models(healthy)[1]
+    contract, _ = recognise(_library(), Checkpoint(source(drafter, "drafter"), "drafter"), "family", "")
+    return contract.id if contract else ""
+
+
+def facts(case: Case) -> dict[str, Fact]:
+    """Return what is declared of a case's drafter: the layers it was trained on, as boundaries, and other facts."""
+    said = {"aux_layers": list(case.facts["aux"]), "aux_convention": "boundary"} if "aux" in case.facts else {}
+    said |= {key: value for key, value in case.facts.items() if key != "aux"}
+    return {key: Fact(value, "the case") for key, value in said.items()}
+
+
+def compared(table: Table) -> Iterator[Compared]:
+    """Yield each recorded row beside what is predicted for it."""
+    for id, row in sorted(table.rows.items()):
+        case = cases.case(id)
+        made = predict(case, table.engine, table.version, table.runner)
+        refusal = made.refusal
+        yield Compared(row, SAID[made.outcome], refusal.stage if refusal else "", refusal.error if refusal else "",
+                       case.hidden, made)  # fmt: skip
+
+
+def confusion(table: Table, found: Sequence[Compared] | None = None) -> str:
+    """Return the confusion table of an engine, hidden cases apart, and each row on which it does not agree."""
+    found = list(compared(table)) if found is None else found
+    seen = [one for one in found if not one.hidden]
+    said = [*OUTCOMES, "unknown"]
+    count = {(r, p): sum((o.row.outcome, o.predicted) == (r, p) for o in seen) for r in OUTCOMES for p in said}
+    agree = sum(one.agrees for one in seen)
+    lines = [f"{table.name}: {agree} of {len(seen)} agree; {len(found) - len(seen)} whose fault no metadata shows"]
+    lines.append(f"  {'recorded':<10}" + "".join(f"{p:>10}" for p in said))
+    lines += [f"  {r:<10}" + "".join(f"{count[r, p]:>10}" for p in said) for r in OUTCOMES]
+    for one in found:
+        if not one.agrees:
+            was = " ".join(filter(None, (one.row.outcome, one.row.stage, one.row.error, one.row.by)))
+            now = " ".join(filter(None, (one.predicted, one.stage, one.error)))
+            lines.append(f"  {one.row.id}: was {was}, predicted {now}")
+    return "\n".join(lines)

@@ -1,0 +1,87 @@
+"""What is predicted agrees with what each engine did, on every recorded case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from draftproof.testing import cases, truth
+
+TABLES = {table.name: table for table in truth.tables()}
+HEALTHY = next(case.id for case in cases.cases() if case.kind == "healthy")
+BROKEN = next(case for case in cases.cases() if case.twin == HEALTHY and not case.feature)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_prediction_agrees_with_every_recorded_outcome(name: str) -> None:
+    found = list(truth.compared(TABLES[name]))
+    shown = truth.confusion(TABLES[name], found)
+    print(shown)  # noqa: T201 (pytest -rP shows it)
+    assert all(one.agrees for one in found), shown
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_table_is_of_the_cases_as_they_are(name: str) -> None:
+    stale = [id for id, row in TABLES[name].rows.items() if row.digest != truth.digest(cases.case(id))]
+    assert not stale, "run these again, benchmarks/truth says how"
+
+
+def lines(**of_broken: Any) -> list[dict[str, Any]]:
+    ran = {"engine": "sglang", "version": "0.5.23", "outcome": "ran", "logits": [[1.0, 2.0]], "tokens": [1]}
+    return [{"id": HEALTHY, **ran}, {"id": BROKEN.id, **ran, **of_broken}]
+
+
+@pytest.mark.parametrize(
+    ("of_broken", "outcome", "by"),
+    [
+        ({}, "meant", ""),
+        ({"logits": [[1.0, 2.0009]]}, "meant", ""),
+        ({"logits": [[1.0, 2.0011]]}, "degraded", "logits 0.0011"),
+        ({"logits": [[1.0, "nan"]]}, "degraded", "not finite"),
+        ({"logits": [[1.0]]}, "degraded", "logits of [1] where they are [2]"),
+        ({"tokens": [2]}, "degraded", "tokens"),
+    ],
+)
+def test_outcome_is_how_far_a_run_is_from_its_twins(of_broken: dict[str, Any], outcome: str, by: str) -> None:
+    row = truth.table(lines(**of_broken), "2026-11-30").rows[BROKEN.id]
+    assert (row.outcome, row.by) == (outcome, by)
+
+
+def test_accepted_tokens_are_compared_where_they_are_counted() -> None:
+    made = lines(accepted=60)
+    made[0]["accepted"] = 75
+    row = truth.table(made, "2026-11-30").rows[BROKEN.id]
+    assert (row.outcome, row.by) == ("degraded", "accepted 60 of 75")
+
+
+def test_refusal_keeps_stage_error_and_first_line() -> None:
+    said = {"outcome": "refused", "stage": "load", "error": "ValueError", "message": "one\ntwo", "logits": None}
+    row = truth.table(lines(**said), "2026-11-30").rows[BROKEN.id]
+    assert (row.outcome, row.stage, row.error, row.message) == ("refuses", "load", "ValueError", "one")
+
+
+def test_case_whose_twin_was_not_run_has_no_row() -> None:
+    assert not truth.table(lines()[1:], "2026-11-30").rows
+
+
+def test_table_is_read_back_as_it_was_written(tmp_path: Any) -> None:
+    made = truth.table(lines(tokens=[2]), "2026-11-30")
+    path = tmp_path / f"{made.name}.json"
+    path.write_text(truth.written(made), encoding="utf-8")
+    assert truth.read(path) == made
+    assert len(path.read_text().splitlines()) == 2 + len(made.rows)
+
+
+@pytest.mark.parametrize("id", [HEALTHY, BROKEN.id])
+def test_folder_without_values_has_the_bytes_of_the_folder_on_disk(id: str, tmp_path: Any) -> None:
+    case = cases.case(id)
+    drafter = cases.models(case)[1]
+    made = truth.source(drafter, "drafter")
+    folder = cases.build(case, tmp_path).parent / case.folder
+    there = {p.relative_to(folder).as_posix(): p.stat().st_size for p in folder.rglob("*") if p.is_file()}
+    assert set(there) == set(made.files)
+    name = drafter.weights
+    assert made.files[name] == there[name]
+    head = (folder / name).read_bytes()[:4096]
+    assert made.read(name, 0, 4096)[: len(head)] == head[: len(made.read(name, 0, 4096))]
