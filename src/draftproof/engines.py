@@ -224,7 +224,7 @@ def predict(
     version = version or profile.versions[0].is_
     out = Prediction(profile, version, not asked, asked)
     family = drafter.contract.id if drafter.contract else ""
-    said = {"version": version, "family": family, "line": "no" if flags is None else "yes"}
+    said = {"version": asked or version, "family": family, "line": "no" if flags is None else "yes"}
     said |= dict.fromkeys(("runner", "method", "architecture", "code"), "")
     world = World(profile, drafter, target, couple, flags or {}, said)
     out.runner = runner or _choose(world, profile.runners, out, "runner")
@@ -236,7 +236,7 @@ def predict(
         out.effects.append(_unsure("config", "architectures", architecture))
     else:
         world.say("architecture", architecture)
-        out.class_ = _class_of(profile, architecture)
+        out.class_ = _class_of(profile, architecture, world)
         world.say("code", out.class_)
         out.effects += _registered(profile, world, architecture, out.class_)
     class_: DrafterClass | None = None
@@ -283,12 +283,14 @@ def _architecture(world: World, profile: Profile) -> str | Unknown:
         names = [n if any(fnmatchcase(n, glob) for glob in row.unless) else row.prefix + n for n in names]
         if row.last:
             break
-    known = [n for n in names if _class_of(profile, n)]
+    known = [n for n in names if _class_of(profile, n, world)]
     return (known or names or [""])[0]
 
 
-def _class_of(profile: Profile, architecture: str) -> str:
-    return next((id for id, names in profile.registry.items() if architecture in names), "")
+def _class_of(profile: Profile, architecture: str, world: World) -> str:
+    """Return the class that an architecture leads to, of those that the version has."""
+    classes = (id for id, names in profile.registry.items() if architecture in names)
+    return next((id for id in classes if world.holds(profile.ranges.get(id)) is True), "")
 
 
 def _registered(profile: Profile, world: World, architecture: str, class_: str) -> Iterator[Effect]:

@@ -248,6 +248,10 @@ _ROW: Mapping[str, Spec] = dict(  # noqa: C408
 _STAGES = ("flags", "config", "convert", "load", "run")
 _EFFECTS = ("refuses", "ignored", "cut", "unset", "layers", "replaced", "reads", "stops", "launch", "copes")
 _WHEN = Spec("cond", "it applies where this holds; without it, always")
+_SPAN: Mapping[str, Spec] = dict(  # noqa: C408
+    since=_s("the first version to which it applies", pattern=r"\d+(\.\d+)*"),
+    until=_s("the first version to which it no longer applies", pattern=r"\d+(\.\d+)*"),
+)
 _FATE = "what becomes of it: {} or the class of the error"
 _HAPPENS: Mapping[str, Spec] = {
     **_ROW,
@@ -256,6 +260,7 @@ _HAPPENS: Mapping[str, Spec] = {
     "stage": _s("when it happens", choices=_STAGES),
     "error": _s("the class of what is raised"),
     "effect": _s("which kind of finding it is", choices=_EFFECTS),
+    **_SPAN,
 }
 _COND = Spec("cond", "an expression over the engine's facts")
 _SEEN: Mapping[str, Spec] = {key: _ROW[key] for key in ("see", "basis", "source")}
@@ -469,11 +474,11 @@ KINDS: Mapping[str, Spec] = {
         ),
         facts=_map(_COND, "name -> what other expressions mean by it", NAME),
         runners=_list(
-            _table(is_=_s("its name", required=True), when=_WHEN, source=_s(SOURCED)),
+            _table(is_=_s("its name", required=True), when=_WHEN, **_SPAN, source=_s(SOURCED)),
             "which of its runners serves; the first that applies counts",
         ),
         methods=_list(
-            _table(is_=_s("its name", required=True), when=_WHEN, source=_s(SOURCED)),
+            _table(is_=_s("its name", required=True), when=_WHEN, **_SPAN, source=_s(SOURCED)),
             "how the drafter is used; the first that applies counts",
             required=True,
         ),
@@ -482,6 +487,7 @@ KINDS: Mapping[str, Spec] = {
             _table(
                 "how architectures become others",
                 when=_WHEN,
+                **_SPAN,
                 becomes=_list(_s("an architecture"), "those that take their place"),
                 prefix=_s("what is put before each"),
                 unless=_list(_s("a glob over names that stay")),
@@ -490,19 +496,22 @@ KINDS: Mapping[str, Spec] = {
             )
         ),
         registry=_map(_list(_s("an architecture")), "class -> the architectures that lead to it", ID, required=True),
+        ranges=_map(_table("the versions that have a class", **_SPAN), "class -> where it is not all versions", ID),
         others=_list(_s("a glob over architectures that it has code for, which was not read")),
-        unregistered=_table("what happens to any other", **{k: v for k, v in _HAPPENS.items() if k != "when"}),
+        unregistered=_table("what happens to any other", **{k: v for k, v in _HAPPENS.items() if k not in ("when", *_SPAN)}),
         hooks=_map(_list(_s("a glob over architectures")), "method -> the targets that it works with"),
-        hookless=_table("what happens with any other", **{k: v for k, v in _HAPPENS.items() if k != "when"}),
+        hookless=_table("what happens with any other", **{k: v for k, v in _HAPPENS.items() if k not in ("when", *_SPAN)}),
         captures=_list(
             _table(
                 "which layers of the target are captured; the first that applies counts",
                 when=_WHEN,
+                **_SPAN,
                 keys=_list(
                     _table(
                         key=_s("a config key that names layers", required=True),
                         offset=Spec("int", "added to an id, it gives the boundary"),
                         when=_WHEN,
+                        **_SPAN,
                     ),
                     "the first that names any counts",
                 ),
@@ -555,6 +564,7 @@ KINDS: Mapping[str, Spec] = {
                 match=_s("a glob over names in the file", required=True),
                 as_=_s(_FATE.format("harmless, dropped")),
                 when=_WHEN,
+                **_SPAN,
                 lost=Spec("bool", "only those that find no parameter"),
                 source=_s(SOURCED),
             )
@@ -566,6 +576,7 @@ KINDS: Mapping[str, Spec] = {
                 shape=_list(_COND, "one expression an axis", required=True),
                 loader=_s("a loader of the profile", required=True),
                 when=_WHEN,
+                **_SPAN,
                 for_=_list(Spec("range"), "i in a..b: a parameter for each i", one=True),
                 missing=_s(_FATE.format("noise, ones, zeros, target")),
                 shared=Spec("cond", "where this holds the target's stands in for a missing one"),

@@ -662,9 +662,10 @@ def _check_reading(kind: str, data: Mapping[str, Any], out: Problems, library: L
             near = (str(param.get("loader")), sorted(loaders))
             out.add("CON104", ("params", name, "loader"), near=near, expected=f"one of {', '.join(sorted(loaders))}")
     classes = library.files("class")
-    for name in data.get("registry") or {}:
-        if name not in classes:
-            out.add("CON113", ("registry", name), near=(name, classes), expected="a class of contracts/engines/classes")
+    for table in ("registry", "ranges"):
+        for name in data.get(table) or {}:
+            if name not in classes:
+                out.add("CON113", (table, name), near=(name, classes), expected="a class of contracts/engines/classes")
 
 
 def _expressions(value: Any, path: Where) -> Iterator[tuple[Where, Expr]]:
@@ -940,9 +941,24 @@ def _row(says: Mapping[str, str], row: Mapping[str, Any], line: str) -> EngineRo
     return EngineRow(**{"key": "", "when": parse("true"), **says, **row}, line=line)
 
 
+def _spanned(value: Any) -> Any:
+    """Return what was read of a profile with the versions of each row folded into its condition."""
+    if isinstance(value, tuple):
+        return tuple(map(_spanned, value))
+    if not isinstance(value, Mapping):
+        return value
+    row = {key: _spanned(one) for key, one in value.items() if key not in ("since", "until")}
+    parts = [f"since(version, '{value['since']}')"] if "since" in value else []
+    parts += [f"not since(version, '{value['until']}')"] if "until" in value else []
+    if not parts:
+        return row
+    return row | {"when": parse(" and ".join([*parts, *([f"({row['when']})"] if "when" in row else [])]), True)}
+
+
 def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
     from draftproof import profiles as p  # noqa: PLC0415 (only where an engine is asked for)
 
+    data = _spanned(data)
     says = {"engine": data["title"], "version": data["versions"][0]["is"]}
     none = data.get("unregistered")
     return p.Profile(
@@ -957,6 +973,7 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         lifts=data.get("lifts", ()),
         renamings=tuple(p.Renaming(**{"when": None, **row}) for row in data.get("renamings", ())),
         registry=data["registry"],
+        ranges={name: row["when"] for name, row in data.get("ranges", {}).items() if "when" in row},
         others=data.get("others", ()),
         unregistered=_row(says, none, out.line(("unregistered",))) if none else None,
         hooks=data.get("hooks", {}),
@@ -980,6 +997,7 @@ def _chosen(rows: Iterable[Mapping[str, Any]]) -> tuple[Any, ...]:
 def _class(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
     from draftproof import profiles as p  # noqa: PLC0415
 
+    data = _spanned(data)
     params = {}
     for name, row in data["params"].items():
         loops = tuple(Loop(*loop) for loop in row.get("for", ()))

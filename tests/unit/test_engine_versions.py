@@ -1,0 +1,156 @@
+"""What an engine's versions do differently: rows that speak of some versions, and classes that only some have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draftproof import api, engines
+from draftproof.library import Library
+from draftproof.testing import corpus
+
+PROFILE = """
+schema = 1
+kind = "profile"
+id = "toy"
+title = "Toy"
+engine = "toy"
+versions = [{ is = "3.0", basis = "run" }, { is = "1.0" }]
+codes = { CODES }
+
+[[methods]]
+is = "new"
+since = "2.0"
+
+[[methods]]
+is = "old"
+
+[[renamings]]
+when = 'method == "new"'
+until = "2.5"
+becomes = ["Between"]
+
+[registry]
+toy-old = ["LlamaForCausalLMEagle3", "Between"]
+toy-new = ["LlamaForCausalLMEagle3"]
+
+[ranges]
+toy-old = { until = "2.0" }
+toy-new = { since = "2.5" }
+
+[unregistered]
+id = "none"
+outcome = "refuses"
+error = "ValueError"
+effect = "refuses"
+see = "no {name}"
+basis = "read"
+source = "toy.py"
+
+[[captures]]
+when = "true"
+keys = [{ key = "eagle_config.eagle_aux_hidden_state_layer_ids", since = "3.0" }]
+default = ["2", "3"]
+fewer = "IndexError"
+source = "toy.py"
+
+[loaders.any]
+other = "taken"
+
+[[rows]]
+id = "wide"
+when = "drafter.hidden_size > 10"
+since = "1.5"
+until = "2.5"
+outcome = "degrades"
+stage = "run"
+effect = "reads"
+see = "too wide"
+basis = "read"
+source = "toy.py"
+"""
+CLASS = """
+schema = 1
+kind = "class"
+id = "{id}"
+title = "toy"
+source = "toy.py"
+unknown = "dropped"
+dims = {{ width = "drafter.hidden_size" }}
+params = {{ "norm.weight" = {{ shape = ["width"], loader = "any" }}, "extra" = {{ shape = ["width"], loader = "any", missing = "{missing}", since = "3.0" }} }}
+"""
+
+
+def _library(tmp_path: Path, profile: str = PROFILE) -> Library:
+    codes = ", ".join(f'{kind} = "VLLM6{n:02}"' for n, kind in enumerate(
+        "refuses ignored cut unset layers replaced reads stops launch copes".split(), 1))  # fmt: skip
+    for folder in ("profiles", "classes"):
+        (tmp_path / "engines" / folder).mkdir(parents=True)
+    codes += ', meant = "VLLM620", unknown = "VLLM630"'
+    (tmp_path / "engines/profiles/toy.toml").write_text(profile.replace("CODES", codes), encoding="utf-8")
+    for id, missing in (("toy-old", "KeyError"), ("toy-new", "zeros")):
+        (tmp_path / f"engines/classes/{id}.toml").write_text(CLASS.format(id=id, missing=missing), encoding="utf-8")
+    return Library(tmp_path)
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Any:
+    library = _library(tmp_path)
+    profile, found = library.get("profile", "toy")
+    assert found == ()
+    case = next(case for case in corpus.CASES if case.id == "B05")
+    config, table = corpus.checkpoint(case, "drafter", "right")
+    target, rows = corpus.checkpoint(case, "target", "right")
+    seen, _ = api.examine_models(
+        {"config": config, "state_dict": table}, {"config": target, "state_dict": rows}, library
+    )
+
+    def one(version: str, asked: str = "") -> engines.Prediction:
+        assert seen.drafter is not None
+        return engines.predict(profile, library, seen.drafter, seen.target, seen.couple, version=version, asked=asked)
+
+    return one
+
+
+def test_a_row_speaks_of_the_versions_since_one_and_until_another(ask: Any) -> None:
+    wide = {v: any(e.subject == "wide" for e in ask(v).effects) for v in ("1.0", "1.5", "2.4.9", "2.5", "3.0")}
+    assert wide == {"1.0": False, "1.5": True, "2.4.9": True, "2.5": False, "3.0": False}
+
+
+def test_methods_renamings_and_classes_are_those_of_the_version(ask: Any) -> None:
+    old, between, new = ask("1.0"), ask("2.0"), ask("3.0")
+    assert [(p.method, p.class_) for p in (old, between, new)] == [("old", "toy-old"), ("new", ""), ("new", "toy-new")]
+    assert between.refusal is not None
+    assert between.refusal.see == "no Between"
+    assert ask("2.5").class_ == "toy-new"
+
+
+def test_parameters_and_aux_keys_are_those_of_the_version(ask: Any) -> None:
+    assert [e.subject for e in ask("2.5").effects if e.kind == "unset"] == []
+    assert [e.subject for e in ask("3.0").effects if e.kind == "unset"] == ["extra"]
+    assert ask("2.5").captured == [2, 3]
+    assert ask("3.0").captured == [2, 18, 33]
+
+
+def test_a_version_that_was_not_read_is_held_to_the_rows_that_speak_of_it(ask: Any) -> None:
+    made = ask("3.0", asked="2.4")
+    assert any(e.subject == "wide" for e in made.effects)
+    assert not made.exact
+    assert "VLLM630" in {f.code for f in engines.findings_of(made)}
+
+
+@pytest.mark.parametrize(
+    ("was", "is_", "code"),
+    [
+        ('toy-old = { until = "2.0" }', 'toy-odd = { until = "2.0" }', "CON113"),
+        ('since = "1.5"', 'since = "one"', "CON104"),
+        ('since = "1.5"', "since = 1.5", "CON104"),
+    ],
+)
+def test_a_range_that_cannot_be_is_a_finding_with_its_line(tmp_path: Path, was: str, is_: str, code: str) -> None:
+    text = PROFILE.replace(was, is_)
+    _, found = _library(tmp_path, text).get("profile", "toy")
+    line = next(n for n, row in enumerate(text.splitlines(), 1) if is_ in row)
+    assert [(f.code, f.contract.rpartition(":")[2]) for f in found] == [(code, str(line))]
