@@ -498,9 +498,13 @@ KINDS: Mapping[str, Spec] = {
         registry=_map(_list(_s("an architecture")), "class -> the architectures that lead to it", ID, required=True),
         ranges=_map(_table("the versions that have a class", **_SPAN), "class -> where it is not all versions", ID),
         others=_list(_s("a glob over architectures that it has code for, which was not read")),
-        unregistered=_table("what happens to any other", **{k: v for k, v in _HAPPENS.items() if k not in ("when", *_SPAN)}),
+        unregistered=_table(
+            "what happens to any other", **{k: v for k, v in _HAPPENS.items() if k not in ("when", *_SPAN)}
+        ),
         hooks=_map(_list(_s("a glob over architectures")), "method -> the targets that it works with"),
-        hookless=_table("what happens with any other", **{k: v for k, v in _HAPPENS.items() if k not in ("when", *_SPAN)}),
+        hookless=_table(
+            "what happens with any other", **{k: v for k, v in _HAPPENS.items() if k not in ("when", *_SPAN)}
+        ),
         captures=_list(
             _table(
                 "which layers of the target are captured; the first that applies counts",

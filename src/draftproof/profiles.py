@@ -156,5 +156,7 @@ class Profile(NamedTuple):
     captures: tuple[Capture, ...]
     loaders: Mapping[str, Loader]
     rows: tuple[EngineRow, ...]
-    ranges: Mapping[str, Expr] = MappingProxyType({})  # class -> whether a version has it; one that is not here is in all
+    ranges: Mapping[str, Expr] = MappingProxyType(
+        {}
+    )  # class -> whether a version has it; one that is not here is in all
     lines: Mapping[str, str] = MappingProxyType({})

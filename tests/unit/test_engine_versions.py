@@ -79,13 +79,16 @@ title = "toy"
 source = "toy.py"
 unknown = "dropped"
 dims = {{ width = "drafter.hidden_size" }}
-params = {{ "norm.weight" = {{ shape = ["width"], loader = "any" }}, "extra" = {{ shape = ["width"], loader = "any", missing = "{missing}", since = "3.0" }} }}
+
+[params]
+"norm.weight" = {{ shape = ["width"], loader = "any" }}
+"extra" = {{ shape = ["width"], loader = "any", missing = "{missing}", since = "3.0" }}
 """
 
 
 def _library(tmp_path: Path, profile: str = PROFILE) -> Library:
-    codes = ", ".join(f'{kind} = "VLLM6{n:02}"' for n, kind in enumerate(
-        "refuses ignored cut unset layers replaced reads stops launch copes".split(), 1))  # fmt: skip
+    kinds = ["refuses", "ignored", "cut", "unset", "layers", "replaced", "reads", "stops", "launch", "copes"]
+    codes = ", ".join(f'{kind} = "VLLM6{n:02}"' for n, kind in enumerate(kinds, 1))
     for folder in ("profiles", "classes"):
         (tmp_path / "engines" / folder).mkdir(parents=True)
     codes += ', meant = "VLLM620", unknown = "VLLM630"'
