@@ -2,6 +2,8 @@
 
     VENV/bin/python run_vllm.py CASES [--runner V1|V2] [--only REGEX] [--out FILE]
 
+Where FILE has a case already, as it is now, at this version and by this runner, it is not run again.
+
 The launch line of a case is read by vLLM's own parser; flags, configs, classes, weights, target and drafter are vLLM's.
 Ours is only how the engine is held: one process, one sequence at a time, no tokenizer. vLLM is imported once, and each
 case runs in a fork. What a checkpoint leaves unset is memory that was never written: there it is normal noise, from a
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import hashlib
 import json
 import logging
 import os
@@ -254,6 +257,16 @@ def judge(folder: Path, path: Path, runner: str, version: str) -> dict[str, Any]
     return {**line, "seconds": round(time.time() - start, 1)}
 
 
+def digest(folder: Path, path: Path) -> str:
+    """Return what changes where anything of a case does that the engine sees: its words and all files."""
+    case = json.loads(path.read_text(encoding="utf-8"))
+    seen = hashlib.sha256(json.dumps([case[key] for key in ("launch", "env", "prompt", "tokens")]).encode())
+    for place in (folder / "targets" / case["target"], path.parent / case["drafter"]):
+        for file in sorted(p for p in place.rglob("*") if p.is_file()):
+            seen.update(str(file.relative_to(place)).encode() + file.read_bytes())
+    return seen.hexdigest()[:16]
+
+
 def forked(work: Callable[[], dict[str, Any]], log: Path) -> dict[str, Any]:
     """Return what a function returns in a process of its own, whose output goes to a file."""
     readable, writable = os.pipe()
@@ -304,14 +317,21 @@ def main() -> int:
     gc.disable()
     gc.freeze()
     version = vllm.__version__.partition("+")[0]
+    done: set[tuple[str, str]] = set()
+    if asked.out and asked.out.exists():
+        for text in asked.out.read_text(encoding="utf-8").splitlines():
+            old = json.loads(text)
+            done |= {(old["id"], old["digest"])} if (old["version"], old["runner"]) == (version, asked.runner) else set()
     with open(asked.out, "a", encoding="utf-8") if asked.out else os.fdopen(1, "w") as out:
         for path in sorted(folder.glob("*/case.json"), key=lambda p: json.loads(p.read_text())["order"]):
             case = json.loads(path.read_text(encoding="utf-8"))
             if ENGINE in case["launch"] and re.search(asked.only, case["id"]):
-                work = partial(judge, folder, path, asked.runner, version)
-                line = forked(work, path.parent / f"{asked.runner}.log")
-                row = {"id": case["id"], "engine": ENGINE, "version": version, "runner": asked.runner, **line}
-                print(json.dumps(row), file=out, flush=True)
+                row = {"id": case["id"], "engine": ENGINE, "version": version, "runner": asked.runner}
+                row["digest"] = digest(folder, path)
+                if (case["id"], row["digest"]) not in done:
+                    work = partial(judge, folder, path, asked.runner, version)
+                    line = forked(work, path.parent / f"{asked.runner}.log")
+                    print(json.dumps({**row, **line}), file=out, flush=True)
     return 0
 
 
