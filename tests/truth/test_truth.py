@@ -39,6 +39,7 @@ def lines(**of_broken: Any) -> list[dict[str, Any]]:
         ({"logits": [[1.0, 2.0009]]}, "meant", ""),
         ({"logits": [[1.0, 2.0011]]}, "degraded", "logits 0.0011"),
         ({"logits": [[1.0, "nan"]]}, "degraded", "not finite"),
+        ({"logits": [[1.0, "-inf"]]}, "degraded", "not finite"),
         ({"logits": [[1.0]]}, "degraded", "logits of [1] where they are [2]"),
         ({"tokens": [2]}, "degraded", "tokens"),
     ],
@@ -46,6 +47,13 @@ def lines(**of_broken: Any) -> list[dict[str, Any]]:
 def test_outcome_is_how_far_a_run_is_from_its_twins(of_broken: dict[str, Any], outcome: str, by: str) -> None:
     row = truth.table(lines(**of_broken), "2026-11-30").rows[BROKEN.id]
     assert (row.outcome, row.by) == (outcome, by)
+
+
+def test_token_that_no_head_gives_is_as_its_twins() -> None:
+    made = lines()
+    for line in made:
+        line["logits"] = [[1.0, "-inf"]]
+    assert truth.table(made, "2026-11-30").rows[BROKEN.id].outcome == "meant"
 
 
 def test_accepted_tokens_are_compared_where_they_are_counted() -> None:

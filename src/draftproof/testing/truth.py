@@ -152,12 +152,13 @@ def _apart(line: Mapping[str, Any], twin: Mapping[str, Any]) -> str:
         count, whole = line["accepted"], twin["accepted"]
         return f"accepted {count} of {whole}" if count < whole else ""
     rows, others = line["logits"] or [], twin["logits"] or []
-    if any(not isinstance(x, (int, float)) or not math.isfinite(x) for row in rows for x in row):
-        return "not finite"
     if [len(row) for row in rows] != [len(row) for row in others]:
         return f"logits of {[len(row) for row in rows]} where they are {[len(row) for row in others]}"
-    most = max((abs(a - b) for one, two in zip(rows, others, strict=True) for a, b in zip(one, two, strict=True)),
-               default=0.0)  # fmt: skip
+    pairs = [pair for one, two in zip(rows, others, strict=True) for pair in zip(one, two, strict=True)]
+    pairs = [(a, b) for a, b in pairs if a != b]  # -inf where a head has no such token, in both
+    if any(not isinstance(x, (int, float)) or not math.isfinite(x) for pair in pairs for x in pair):
+        return "not finite"
+    most = max((abs(a - b) for a, b in pairs), default=0.0)
     if most > NEAR:
         return f"logits {most:.3g}"
     return "" if line.get("tokens") == twin.get("tokens") else "tokens"
