@@ -321,7 +321,9 @@ def main() -> int:
     if asked.out and asked.out.exists():
         for text in asked.out.read_text(encoding="utf-8").splitlines():
             old = json.loads(text)
-            done |= {(old["id"], old["digest"])} if (old["version"], old["runner"]) == (version, asked.runner) else set()
+            done |= (
+                {(old["id"], old["digest"])} if (old["version"], old["runner"]) == (version, asked.runner) else set()
+            )
     with open(asked.out, "a", encoding="utf-8") if asked.out else os.fdopen(1, "w") as out:
         for path in sorted(folder.glob("*/case.json"), key=lambda p: json.loads(p.read_text())["order"]):
             case = json.loads(path.read_text(encoding="utf-8"))
