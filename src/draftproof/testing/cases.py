@@ -177,7 +177,10 @@ def _resized(axis: int, by: int) -> Callable[[str, Tensor], tuple[str, Tensor]]:
             whole = np.asarray(held.values())
             rest = fixtures.noise(f"more/{name}", shape).astype(whole.dtype)
             rest = np.zeros(shape, whole.dtype) if whole.dtype.kind in "ib" else rest
-            rest[tuple(slice(0, n) for n in whole.shape)] = whole[tuple(slice(0, n) for n in shape)]
+            # floats that are added come first, so that what is left of them when they are cut is not what there was
+            first = max(by, 0) if whole.dtype.kind == "f" else 0
+            at = [slice(first * (n == axis), first * (n == axis) + size) for n, size in enumerate(whole.shape)]
+            rest[tuple(at)] = whole[tuple(slice(0, n) for n in shape)]
             return rest
 
         return name, Tensor(held.dtype, shape, values)

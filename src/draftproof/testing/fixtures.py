@@ -144,9 +144,22 @@ def _product(term: str, sizes: Mapping[str, Any]) -> int:
 
 
 def tensor(owner: str, name: str, kind: str, shape: tuple[int, ...], sizes: Mapping[str, Any]) -> Tensor:
-    """Return a tensor of a kind of values (fixtures.toml), which are made from the names of its owner and itself."""
+    """Return a tensor of a kind of values (fixtures.toml), which are made from the names of its owner and itself.
+
+    Floats are those of bfloat16, so that a tensor that is stored as such, and nothing else, loses nothing.
+    """
     dtype, make = _KINDS[kind]
-    return Tensor(dtype, shape, lambda: make(noise(f"{owner}/{name}", shape), sizes))
+    made: Callable[[], Any] = lambda: make(noise(f"{owner}/{name}", shape), sizes)  # noqa: E731
+    return Tensor(dtype, shape, (lambda: rounded(made())) if dtype == "F32" else made)
+
+
+def rounded(values: Any) -> Any:
+    """Return the floats of bfloat16 that are nearest to values, as float32."""
+    import numpy as np  # noqa: PLC0415
+
+    bits = np.ascontiguousarray(values, dtype="<f4").view("<u4")
+    even = (bits + (0x7FFF + ((bits >> 16) & 1))) & 0xFFFF0000
+    return np.where(np.isnan(values), np.float32("nan"), even.astype("<u4").view("<f4"))
 
 
 def noise(name: str, shape: Sequence[int]) -> Any:
@@ -230,9 +243,7 @@ def _stored(tensor: Tensor) -> bytes:
         raise ValueError(f"values have the shape {values.shape}, the tensor says {tensor.shape}")
     if tensor.dtype != "BF16":
         return np.ascontiguousarray(values, dtype=_TYPES[tensor.dtype]).tobytes()
-    bits = np.ascontiguousarray(values, dtype="<f4").view("<u4")
-    even = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
-    return bytes(np.where(np.isnan(values), 0x7FC0, even).astype("<u2").tobytes())
+    return bytes((np.ascontiguousarray(rounded(values), dtype="<f4").view("<u4") >> 16).astype("<u2").tobytes())
 
 
 def tokenizer(vocab_size: int) -> dict[str, Callable[[], bytes]]:
