@@ -147,6 +147,11 @@ def parse(text: str, texts: bool = False) -> Expr:
     return Expr(_dotted(tree) or ast.unparse(tree), frozenset(names), tree)
 
 
+def braced(text: str) -> list[str]:
+    """Return the expressions that stand in braces in a text."""
+    return re.findall(r"\{([^{}]+)\}", text)
+
+
 def _allow(node: ast.expr, names: set[str], depth: int, texts: bool) -> None:
     """Admit a node of the whitelist and note the names it uses; raises ExprError for anything else."""
     if depth > MAX_DEPTH:

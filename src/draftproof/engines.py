@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from draftproof.conform import View
 from draftproof.contracts import EngineRow
-from draftproof.dims import Absent, Expr, Known, Seen, Unknown, ordered, value_of
+from draftproof.dims import Absent, Expr, Known, Seen, Unknown, braced, ordered, parse, value_of
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible
 from draftproof.library import Library
 from draftproof.pair import Couple
@@ -154,11 +154,11 @@ class World:
         if side == "declared" and self.couple is not None:
             fact = self.couple.facts.get(key)
             return Known(fact.value, fact.source) if fact else Unknown(f"{key} is not declared")
-        if side == "has":  # a canonical tensor that the drafter's family gives a role
+        if side == "has":  # a tensor by the role that the drafter's family gives it, or by its name
             role = self.drafter.contract.roles.get(key, "") if self.drafter.contract else ""
             if not self.drafter.table.read:
                 return Unknown(self.drafter.table.basis, told=True)
-            return Known(role in self.drafter.names, role)
+            return Known(bool({role, key} & {*self.drafter.names, *self.drafter.table.tensors}), role or key)
         view = {"drafter": self.drafter, "target": self.target}.get(side)
         if view is None:
             return Unknown(f"{name} is not known" if side != "target" else "no target is given", told=side == "target")
@@ -334,10 +334,18 @@ def _rows(rows: Sequence[EngineRow], world: World) -> Iterator[Effect]:
     for row in rows:
         holds = world.holds(row.when)
         if holds is True:
-            yield _of(row)
+            yield _of(row)._replace(see=_shown(row.see, world))
         elif isinstance(holds, Unknown) and not holds.told:
             yield Effect("unknown", row.stage, row.effect, row.key or row.id, f"{row.see}: not known whether, "
                          f"{holds.why}", row.error, row.source, row.basis, row.line)  # fmt: skip
+
+
+def _shown(see: str, world: World) -> str:
+    """Return what will be seen, with the values of the expressions that stand in it."""
+    for inner in braced(see):
+        value = value_of(parse(inner, True), world)
+        see = see.replace(f"{{{inner}}}", "?" if isinstance(value, Unknown) else visible(value))
+    return see
 
 
 # --- what is told -------------------------------------------------------------------------------------------------
@@ -357,7 +365,7 @@ def findings_of(made: Prediction) -> list[Finding]:
         layers = f"; it reads the inputs of layers {made.captured}" if made.captured is not None else ""
         out.append(holds(codes["meant"], name, f"{name} runs it as meant{layers}"))
     for one in sorted(made.effects, key=lambda e: (OUTCOMES.index(e.outcome), STAGES.index(e.stage))):
-        source = f"{'seen' if one.basis == 'run' else 'read'}: {made.profile.title} {made.version}, {one.source}"
+        source = f"{_BASIS[one.basis]}: {made.profile.title} {made.version}, {one.source}"
         then = " after that" if one.outcome == "refuses" and one is not made.refusal else ""
         when = f"{_STAGE[one.stage]}{then}: {one.see}"
         out.append(
@@ -373,6 +381,7 @@ def findings_of(made: Prediction) -> list[Finding]:
     return out
 
 
+_BASIS = {"run": "seen", "read": "read", "told": "told"}
 _STAGE = {
     "flags": "when flags are read",
     "config": "when its config is read",

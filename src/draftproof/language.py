@@ -242,7 +242,11 @@ _ROW: Mapping[str, Spec] = dict(  # noqa: C408
     when=Spec("expr", "over the dims of the pair", required=True),
     outcome=_s("what it does", required=True, choices=("refuses", "degrades", "changes")),
     see=_s("what the user will see", required=True),
-    basis=_s("whether it was seen to happen, or read in the code", required=True, choices=("run", "read")),
+    basis=_s(
+        "whether it was seen to happen, read in the code, or told in a report alone",
+        required=True,
+        choices=("run", "read", "told"),
+    ),
     source=_s(SOURCED, required=True),
 )
 _STAGES = ("flags", "config", "convert", "load", "run")
@@ -256,6 +260,7 @@ _FATE = "what becomes of it: {} or the class of the error"
 _HAPPENS: Mapping[str, Spec] = {
     **_ROW,
     "key": _s("the drafter's config key it is about"),
+    "see": _s("what the user will see; {expression} stands for its value", required=True),
     "when": Spec("cond", "over the engine's facts and the dims of the pair", required=True),
     "stage": _s("when it happens", choices=_STAGES),
     "error": _s("the class of what is raised"),

@@ -39,7 +39,7 @@ from draftproof.contracts import (
     Stored,
     TensorRule,
 )
-from draftproof.dims import ELEMENT_NAMES, PREDICATES, Dim, Expr, ExprError, find_cycle, parse
+from draftproof.dims import ELEMENT_NAMES, PREDICATES, Dim, Expr, ExprError, braced, find_cycle, parse
 from draftproof.findings import Finding, finding, nearest, visible
 from draftproof.language import (
     DTYPE_SETS,
@@ -653,6 +653,15 @@ def _check_reading(kind: str, data: Mapping[str, Any], out: Problems, library: L
         for name in sorted(lacking):
             seen = f"{name}{nearest(name, known)} in {expr}"
             out.add("CON107", where, seen, expected="a fact of the profile, a dim of the class, or one of a family")
+    for n, row in enumerate(data.get("rows") or ()):
+        for inner in braced((row or {}).get("see") or ""):
+            try:
+                lacking, _ = library.lacking({name for name in parse(inner, True).names if "." not in name} - known)
+            except ExprError as error:
+                out.add("CON106", ("rows", n, "see"), inner, expected="an expression", note=visible(error))
+                continue
+            for name in sorted(lacking):
+                out.add("CON107", ("rows", n, "see"), near=(name, known), expected="a fact, or a dim")
     for kind_, code in (data.get("codes") or {}).items():
         if code is not None and code not in RULES:
             out.add("CON116", ("codes", kind_), near=(code, RULES), expected="a code of the rule table")

@@ -67,7 +67,7 @@ until = "2.5"
 outcome = "degrades"
 stage = "run"
 effect = "reads"
-see = "too wide"
+see = "{drafter.hidden_size} is too wide; the norm is there: {has.norm.weight}; {drafter.absent_key}"
 basis = "read"
 source = "toy.py"
 """
@@ -122,6 +122,11 @@ def test_a_row_speaks_of_the_versions_since_one_and_until_another(ask: Any) -> N
     assert wide == {"1.0": False, "1.5": True, "2.4.9": True, "2.5": False, "3.0": False}
 
 
+def test_what_is_seen_holds_the_values_of_the_expressions_in_it(ask: Any) -> None:
+    see = next(e.see for e in ask("2.0").effects if e.subject == "wide")
+    assert see == "4096 is too wide; the norm is there: True; ?"
+
+
 def test_methods_renamings_and_classes_are_those_of_the_version(ask: Any) -> None:
     old, between, new = ask("1.0"), ask("2.0"), ask("3.0")
     assert [(p.method, p.class_) for p in (old, between, new)] == [("old", "toy-old"), ("new", ""), ("new", "toy-new")]
@@ -150,6 +155,8 @@ def test_a_version_that_was_not_read_is_held_to_the_rows_that_speak_of_it(ask: A
         ('toy-old = { until = "2.0" }', 'toy-odd = { until = "2.0" }', "CON113"),
         ('since = "1.5"', 'since = "one"', "CON104"),
         ('since = "1.5"', "since = 1.5", "CON104"),
+        ('see = "{drafter', 'see = "{drafter.hidden_size +} {drafter', "CON106"),
+        ('see = "{drafter', 'see = "{widht} {drafter', "CON107"),
     ],
 )
 def test_a_range_that_cannot_be_is_a_finding_with_its_line(tmp_path: Path, was: str, is_: str, code: str) -> None:
