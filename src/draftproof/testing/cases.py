@@ -16,8 +16,10 @@ import tomllib
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from fnmatch import fnmatchcase
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from draftproof.testing import fixtures
@@ -47,6 +49,7 @@ class Case:
     hidden: bool = False  # metadata cannot tell what is wrong
     kind: str = "broken"  # broken, healthy, or perturbed: shows that the fixture depends on what was changed
     folder: str = "drafter"  # where the drafter lies in the case's folder
+    subject: str = ""  # what is wrong, the same for families that are one family in other engines
 
     @property
     def tokens(self) -> int:
@@ -66,6 +69,7 @@ class Side:
     config: Config
     table: Table
     files: tuple[str, ...]
+    weights: str
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def _model(name: str) -> Model:
 
 def metadata(case: Case) -> Metadata:
     """Return what metadata tells of a case, without writing or making any value."""
-    target, drafter = (Side(made.config, made.table, tuple(made.files)) for made in models(case))
+    target, drafter = (Side(m.config, m.table, tuple(m.files), m.weights) for m in models(case))
     return Metadata(target, drafter, case.launch, case.env, case.facts)
 
 
@@ -130,12 +134,17 @@ def _prompt(case: Case) -> Sequence[int]:
 # --- faults -------------------------------------------------------------------------------------------------------
 
 
+def _side(target: Model, drafter: Model, name: str) -> tuple[Model, str]:
+    """Return the side that a name of cases.toml speaks of, and the name there."""
+    return (target, name.removeprefix("target.")) if name.startswith("target.") else (drafter, name)
+
+
 def config(changes: Mapping[str, Any], without: Sequence[str] = ()) -> Fault:
     """Return a fault that sets and removes dotted config keys; `target.` in front means the target's."""
 
     def fault(target: Model, drafter: Model) -> None:
         for key in (*changes, *without):
-            side, name = (target, key[7:]) if key.startswith("target.") else (drafter, key)
+            side, name = _side(target, drafter, key)
             *path, last = name.split(".")
             table = side.config
             for part in path:
@@ -143,7 +152,7 @@ def config(changes: Mapping[str, Any], without: Sequence[str] = ()) -> Fault:
                     table[part] = {}
                 table = table[part]
             if key in changes:
-                table[last] = json.loads(json.dumps(changes[key]))
+                table[last] = None if changes[key] == "null" else json.loads(json.dumps(changes[key]))
             else:
                 table.pop(last, None)
 
@@ -151,14 +160,17 @@ def config(changes: Mapping[str, Any], without: Sequence[str] = ()) -> Fault:
 
 
 def tensor(name: str, change: Callable[[str, Tensor], tuple[str, Tensor] | None]) -> Fault:
-    """Return a fault that renames, replaces or removes one tensor of the drafter, in its place."""
+    """Return a fault that renames, replaces or removes one tensor, in its place."""
 
     def fault(target: Model, drafter: Model) -> None:
+        side, own = _side(target, drafter, name)
+        if own not in side.tensors:
+            raise KeyError(f"{side.name} has no tensor {own}")
         made: dict[str, Tensor] = {}
-        for at, held in drafter.tensors.items():
-            found = change(at, held) if at == name else (at, held)
+        for at, held in side.tensors.items():
+            found = change(at, held) if at == own else (at, held)
             made |= {found[0]: found[1]} if found else {}
-        drafter.tensors = made
+        side.tensors = made
 
     return fault
 
@@ -233,6 +245,13 @@ def _absolute(values: Any) -> Any:
     return values + range(len(values))
 
 
+def _blocks(values: Any, change: Callable[[list[Any]], list[Any]]) -> Any:
+    """Change the three blocks of columns of a fusion's values, one for each layer that it reads."""
+    import numpy as np  # noqa: PLC0415
+
+    return np.concatenate(change(np.split(np.asarray(values), 3, 1)), 1)
+
+
 VALUES: dict[str, Callable[[Any], Any]] = {  # what a case may do to a tensor's values
     "absolute": _absolute,
     "nan": _nan,
@@ -242,22 +261,55 @@ VALUES: dict[str, Callable[[Any], Any]] = {  # what a case may do to a tensor's 
     "beyond": lambda x: x + 10000,
     "reversed": lambda x: x[::-1],
     "doubled": lambda x: x * 2,
+    "first": lambda x: _blocks(x, lambda parts: [parts[0], *(part * 0 for part in parts[1:])]),
+    "turned": lambda x: _blocks(x, lambda parts: [parts[-1], *parts[:-1]]),
 }
 
 
-def _shaped(name: str, to: Any) -> Fault:
+def _shaped(name: str, to: str) -> Fault:
+    """Return a fault that removes or renames a tensor, copies another, or makes one of a row of fixtures.toml."""
     if to == "missing":
         return tensor(name, lambda at, held: None)
-    if isinstance(to, str):
-        return tensor(name, lambda at, held: (to.removeprefix("= "), held))
+    word, _, rest = to.partition(" ")
+    if word == "=":
+        return tensor(name, lambda at, held: (rest, held))
 
     def fault(target: Model, drafter: Model) -> None:
-        dtype, shape = (to[0], to[1:]) if isinstance(to[0], str) else ("F32", to)
-        kind = "norm" if len(shape) == 1 and not name.endswith("bias") else "weight" if len(shape) > 1 else "bias"
-        made = fixtures.tensor(drafter.name, name, kind, tuple(shape), drafter.config)
-        drafter.tensors[name] = replace(made, dtype=dtype)
+        side, own = _side(target, drafter, name)
+        if word in ("copy", "part"):  # the whole of another tensor, or its corner
+            other, _, sizes = rest.partition(" ")
+            held, at = _side(target, drafter, other)
+            whole = held.tensors[at]
+            shape = fixtures.dims_of(sizes, side.config) if sizes else whole.shape
+            side.tensors[own] = Tensor(whole.dtype, shape, lambda: whole.values()[tuple(slice(n) for n in shape)])
+        else:
+            side.tensors[own] = fixtures.made_of(side.name, own, to, side.config)
 
     return fault
+
+
+def _dropped(globs: Sequence[str]) -> Fault:
+    def fault(target: Model, drafter: Model) -> None:
+        drafter.tensors = {name: held for name, held in drafter.tensors.items() if not _any(name, globs)}
+
+    return fault
+
+
+def _fused(parts: Sequence[str], to: str) -> Fault:
+    """Return a fault that puts tensors of the drafter one below the other into one."""
+
+    def fault(target: Model, drafter: Model) -> None:
+        held = [drafter.tensors.pop(name) for name in parts]
+        shape = (sum(t.shape[0] for t in held), *held[0].shape[1:])
+        drafter.tensors[to] = Tensor(held[0].dtype, shape, lambda: _rows([t.values() for t in held]))
+
+    return fault
+
+
+def _rows(values: Sequence[Any]) -> Any:
+    import numpy as np  # noqa: PLC0415
+
+    return np.concatenate(values)
 
 
 def _renamed(start: str, to: str, keep: Sequence[str]) -> Fault:
@@ -270,7 +322,76 @@ def _renamed(start: str, to: str, keep: Sequence[str]) -> Fault:
     return fault
 
 
+# --- files --------------------------------------------------------------------------------------------------------
+
+
+def _named(weights: str) -> Fault:
+    def fault(target: Model, drafter: Model) -> None:
+        drafter.weights = weights
+        if not weights.endswith(".safetensors"):
+            drafter.files[weights] = partial(packed, weights, dict(drafter.tensors))
+
+    return fault
+
+
+def _sharded(shards: Sequence[Sequence[str]], index: Mapping[str, str] | str, lost: Sequence[str]) -> Fault:
+    """Return a fault that spreads tensors over files by globs, with an index that may say something else."""
+
+    def fault(target: Model, drafter: Model) -> None:
+        names = [f"model-{n + 1:05}-of-{len(shards):05}.safetensors" for n in range(len(shards))]
+        place = {
+            tensor: next(name for name, globs in zip(names, shards, strict=True) if _any(tensor, globs))
+            for tensor in drafter.tensors
+        }
+        if isinstance(index, Mapping):
+            listed = {tensor: file for tensor, file in {**place, **index}.items() if file != "absent"}
+            text = json.dumps({"metadata": {}, "weight_map": listed}, indent=1)
+            drafter.files["model.safetensors.index.json"] = text.encode
+        for name in names:
+            held = {tensor: drafter.tensors[tensor] for tensor, file in place.items() if file == name}
+            if name not in lost:
+                drafter.files[name] = partial(packed, name, held)
+        drafter.tensors = {n: t for n, t in drafter.tensors.items() if place[n] not in lost}
+        drafter.weights = next(name for name in names if name not in lost)
+
+    return fault
+
+
+def _beside(files: Mapping[str, Any]) -> Fault:
+    """Return a fault that puts files beside the drafter's: a text, or some of its tensors, with other values."""
+
+    def fault(target: Model, drafter: Model) -> None:
+        for name, what in files.items():
+            if isinstance(what, str):
+                drafter.files[name] = what.encode
+                continue
+            change = _values(VALUES[what["values"]]) if "values" in what else None
+            held = {n: t for n, t in drafter.tensors.items() if _any(n, what["tensors"])}
+            held = {n: change(n, t)[1] if change and t.dtype == "F32" else t for n, t in held.items()}
+            drafter.files[name] = partial(packed, name, held)
+
+    return fault
+
+
+def _any(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def packed(name: str, tensors: Mapping[str, Tensor]) -> bytes:
+    """Return the bytes of a weights file: safetensors, or by another suffix what torch.save writes."""
+    if name.endswith(".safetensors"):
+        return fixtures.safetensors(tensors)
+    from draftproof.torchzip import write_torch_zip  # noqa: PLC0415
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / Path(name).name
+        write_torch_zip(path, {n: (t.dtype, t.shape, fixtures.stored(t)) for n, t in tensors.items()})
+        return path.read_bytes()
+
+
 # --- what the file says -------------------------------------------------------------------------------------------
+
+NOT_TAKEN = ("id", "twin", "feature", "kind", "hidden")  # keys of a case that `like` does not take over
 
 
 @cache
@@ -305,22 +426,64 @@ def case(id: str) -> Case:
 def _family(family: str) -> Iterator[Case]:
     row = _data()["family"][family]
     base = Case(
-        f"{family}/{HEALTHY}", family, tuple(row["pair"]), (), _launch(row, {}, row["engines"]), {}, "",
-        row.get("facts", {}), kind="healthy",
+        f"{family}/{HEALTHY}", family, tuple(row["pair"]), (), _launch(row, {}, row["engines"]), row.get("env", {}), "",
+        row.get("facts", {}), kind="healthy", subject=f"{row.get('as', family)}/{HEALTHY}",
     )  # fmt: skip
     yield base
     broken = replace(base, kind="broken", twin=base.id)
-    for kind in row.get("kinds", ()):
+    whole = _model(base.pair[1])
+    for kind, globs in row.get("faults", {}).items():
         fits, change = KINDS[kind]
-        for name, held in _model(base.pair[1]).tensors.items():
-            if fits(held):
-                made = replace(broken, id=f"{family}/{name}/{kind}", faults=(tensor(name, change),))
+        for name, held in whole.tensors.items():
+            if fits(held) and _any(name, globs):
+                made = _called(broken, f"{name}/{kind}")
+                made = replace(made, faults=(tensor(name, change),))
                 made = replace(made, kind="perturbed" if kind == "perturbed" else "broken")
                 yield replace(made, hidden=_silent(made, base))
-    for edits in _data()["case"]:
-        for_families = edits.get("families", [name for name, other in _data()["family"].items() if "kinds" in other])
-        if family in for_families:
-            yield _case(broken, base, row, edits)
+    for edits in (*_keys(_data()["keys"].get(row.get("keys"), {}), whole.config), *_written(family)):
+        yield _case(broken, base, row, edits)
+
+
+def _keys(keys: Mapping[str, Sequence[Any]], config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the edits that spoil config keys: each absent, null, and as the file says."""
+    for key, values in keys.items():
+        held: Any = config
+        for part in key.split("."):
+            held = held.get(part) if isinstance(held, dict) else None
+        if held is not None:
+            yield {"id": f"key/{key}/absent", "unset": [key]}
+        yield {"id": f"key/{key}/null", "set": {key: "null"}}
+        for value in values:
+            what = value if isinstance(value, dict) else {"is": value}
+            by = held + what["by"] if "by" in what else what["is"]
+            name = what.get("id") or (f"{what['by']:+}" if "by" in what else json.dumps(by, separators=(",", ":")))
+            edits = {part: what[part] for part in what if part not in ("is", "by", "id")}
+            yield {"id": f"key/{key}/{name.strip(chr(34))}", "set": {key: by}, **edits}
+
+
+def _written(family: str) -> Iterator[dict[str, Any]]:
+    """Yield the edits of the cases that are written out for a family, after those that each is like."""
+    found: dict[str, dict[str, Any]] = {}
+    for group in _data()["group"]:
+        if family in group["families"]:
+            common = {key: value for key, value in group.items() if key not in ("families", "cases")}
+            for own in group["cases"]:
+                edits = {**common, **own}
+                if "like" in edits:
+                    first = {key: value for key, value in found[edits["like"]].items() if key not in NOT_TAKEN}
+                    edits = {"twin": edits["like"], **_merged(first, edits)}
+                found[edits["id"]] = edits
+                yield edits
+
+
+def _merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    both = {key: {**first[key], **then[key]} for key in first if isinstance(first[key], dict) and key in then}
+    return {**first, **then, **both}
+
+
+def _called(case: Case, name: str) -> Case:
+    of = case.subject.partition("/")[0]
+    return replace(case, id=f"{case.family}/{name}", subject=f"{of}/{name}")
 
 
 def _silent(made: Case, twin: Case) -> bool:
@@ -329,31 +492,56 @@ def _silent(made: Case, twin: Case) -> bool:
 
 
 def _case(broken: Case, base: Case, row: Mapping[str, Any], edits: Mapping[str, Any]) -> Case:
-    faults: list[Fault] = []
-    if "set" in edits or "unset" in edits:
-        faults.append(config(edits.get("set", {}), edits.get("unset", ())))
-    if "rename" in edits:
-        start, to = edits["rename"]
-        faults.append(_renamed(start, to, edits.get("keep", ())))
-    faults += [_shaped(name, to) for name, to in edits.get("tensors", {}).items()]
-    faults += [tensor(name, _values(VALUES[how])) for name, how in edits.get("values", {}).items()]
+    kind = edits.get("kind", "broken")
+    twin = edits.get("twin", HEALTHY if kind != "healthy" else "")
+    facts = {**broken.facts, **edits.get("facts", {})}
+    if edits.get("hidden"):  # nothing that is declared tells of it either
+        facts = {key: value for key, value in facts.items() if key not in edits.get("set", {})}
     made = replace(
-        broken, id=f"{broken.family}/{edits['id']}", faults=tuple(faults),
+        _called(broken, edits["id"]), pair=(edits.get("target", base.pair[0]), edits.get("drafter", base.pair[1])),
+        faults=tuple(_faults(edits)), kind=kind, facts=facts, twin=f"{broken.family}/{twin}" if twin else "",
         launch=_launch(row, edits, [e for e in row["engines"] if e in edits.get("engines", row["engines"])]),
-        env=edits.get("env", {}), twin=f"{broken.family}/{edits.get('twin', HEALTHY)}",
-        facts={**broken.facts, **edits.get("facts", {})}, feature=edits.get("feature", False),
-        folder=edits.get("folder", broken.folder),
+        env={**base.env, **edits.get("env", {})}, feature=edits.get("feature", False),
+        folder=edits.get("folder", base.folder),
     )  # fmt: skip
-    return replace(made, hidden=edits.get("hidden", _silent(made, base)))
+    return replace(made, hidden=edits.get("hidden", kind == "broken" and made.twin == base.id and _silent(made, base)))
+
+
+def _faults(edits: Mapping[str, Any]) -> Iterator[Fault]:
+    if "set" in edits or "unset" in edits:
+        yield config(edits.get("set", {}), edits.get("unset", ()))
+    for name, to in edits.get("tensors", {}).items():
+        yield _shaped(name, to)
+    if "drop" in edits:
+        yield _dropped(edits["drop"])
+    for start, to in edits.get("rename", {}).items():
+        yield _renamed(start, to, edits.get("keep", ()))
+    for to, parts in edits.get("fuse", {}).items():
+        yield _fused(parts, to)
+    for name, dtype in edits.get("dtypes", {}).items():
+        yield tensor(name, partial(_typed, dtype))
+    for name, how in edits.get("values", {}).items():
+        yield tensor(name, _values(VALUES[how]))
+    if "weights" in edits:
+        yield _named(edits["weights"])
+    if "files" in edits:
+        yield _beside(edits["files"])
+    if "shards" in edits:
+        yield _sharded(edits["shards"], edits.get("index", {}), edits.get("lost", ()))
+
+
+def _typed(dtype: str, name: str, held: Tensor) -> tuple[str, Tensor]:
+    return name, replace(held, dtype=dtype)
 
 
 def _launch(row: Mapping[str, Any], edits: Mapping[str, Any], engines: Sequence[str]) -> dict[str, tuple[str, ...]]:
     plan = _data()["launch"][row["launch"]]
-    spec = {key: value for key, value in {**plan["spec"], **edits.get("spec", {})}.items() if value != "absent"}
+    spec = {**plan.get("spec", {}), **row.get("spec", {}), **edits.get("spec", {})}
+    spec = {key: None if value == "null" else value for key, value in spec.items() if value != "absent"}
     lines = {}
     for engine in engines:
         words = list(plan[engine])
-        for flag, value in edits.get("flags", {}).items():
+        for flag, value in {**row.get("flags", {}).get(engine, {}), **edits.get("flags", {})}.items():
             at = words.index(flag) if flag in words else len(words)
             gone = at + 2 if at + 1 < len(words) and not words[at + 1].startswith("--") else at + 1
             words[at:gone] = [] if value == "absent" else [flag] if value is True else [flag, str(value)]

@@ -50,7 +50,7 @@ class Model:
     config: Config
     tensors: dict[str, Tensor]
     files: dict[str, Callable[[], bytes]] = field(default_factory=dict)
-    weights: str = "model.safetensors"
+    weights: str = "model.safetensors"  # the file of the tensors; one of this name in `files` stands for it
 
     @property
     def table(self) -> Table:
@@ -98,14 +98,10 @@ def model(name: str) -> Model:
     """Return the model of a name; its values are made when they are written."""
     row = _data()[name]
     config = _config(name)
-    sizes = {**config, **config.get("transformer_layer_config", {})}
-    tensors = {}
+    sizes, tensors = _sizes(config), {}
     for pattern, text in _tensors(name).items():
-        *kinds, shape = text.partition(" ")[::2] if text.split()[0] in _KINDS else (text,)
         for real in _each(pattern, sizes["num_hidden_layers"]):
-            dims = tuple(_product(term, sizes) for term in shape.split())
-            kind = kinds[0] if kinds else ("norm", "weight")[len(dims) > 1]
-            tensors[real] = tensor(name, real, kind, dims, sizes)
+            tensors[real] = made_of(name, real, text, config)
     made = Model(name, config, tensors)
     if "tokenizer" in row.get("files", ()):
         made.files |= tokenizer(sizes["vocab_size"])
@@ -141,6 +137,22 @@ def _product(term: str, sizes: Mapping[str, Any]) -> int:
     for word in term.split("*"):
         size *= int(word) if word.isdigit() else sizes[word]
     return size
+
+
+def made_of(owner: str, name: str, text: str, config: Config) -> Tensor:
+    """Return the tensor of a row of fixtures.toml."""
+    *kinds, shape = text.partition(" ")[::2] if text.partition(" ")[0] in _KINDS else (text,)
+    dims = dims_of(shape, config)
+    return tensor(owner, name, kinds[0] if kinds else ("norm", "weight")[len(dims) > 1], dims, _sizes(config))
+
+
+def dims_of(text: str, config: Config) -> tuple[int, ...]:
+    """Return the sizes of a row of products of numbers and config keys."""
+    return tuple(_product(term, _sizes(config)) for term in text.split())
+
+
+def _sizes(config: Config) -> Config:
+    return {**config, **config.get("transformer_layer_config", {})}
 
 
 def tensor(owner: str, name: str, kind: str, shape: tuple[int, ...], sizes: Mapping[str, Any]) -> Tensor:
@@ -193,6 +205,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any, Mapping[str, Any]], Any]]] = {
     "norm": ("F32", lambda x, sizes: 1 + SPREAD * x),
     "signed": ("F32", lambda x, sizes: (1 + SPREAD * abs(x)) * (1 - 2 * (x < 0))),
     "bias": ("F32", lambda x, sizes: x),
+    "zeros": ("F32", lambda x, sizes: x * 0),
     "map": ("I64", _offsets),
     "kept": ("BOOL", _mask),
 }
@@ -215,7 +228,7 @@ def write(model: Model, folder: Path) -> Path:
 
 def safetensors(tensors: Mapping[str, Tensor]) -> bytes:
     """Return the bytes of a safetensors file that holds these tensors."""
-    return header(tensors) + b"".join(_stored(tensor) for tensor in tensors.values())
+    return header(tensors) + b"".join(stored(tensor) for tensor in tensors.values())
 
 
 def header(tensors: Mapping[str, Tensor]) -> bytes:
@@ -235,7 +248,8 @@ def nbytes(tensor: Tensor) -> int:
     return _ITEM[tensor.dtype] * math.prod(tensor.shape)
 
 
-def _stored(tensor: Tensor) -> bytes:
+def stored(tensor: Tensor) -> bytes:
+    """Return the bytes of a tensor's values."""
     import numpy as np  # noqa: PLC0415
 
     values = np.asarray(tensor.values())
