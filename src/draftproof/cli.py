@@ -51,6 +51,7 @@ _KINDS = (
         "acceptances",
         "engines/profiles",
         "engines/classes",
+        "launches",
         "engines",
         "trainers",
         "releases",

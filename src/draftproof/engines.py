@@ -8,7 +8,7 @@ that apply. Each step yields effects. What they come to is decided last: the fir
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from draftproof.findings import Finding, Level, finding, holds, unknown, visible
 from draftproof.library import Library
 from draftproof.pair import Couple
 from draftproof.profiles import STAGES, Capture, Chosen, DrafterClass, Name, Param, Profile, Skip
+from draftproof.versions import resolve
 
 MAX_PARAMS = 20_000  # of a class; a config that says more is not believed
 OUTCOMES = ("refuses", "degrades", "unknown", "changes")  # an effect's, the worst first
@@ -50,6 +51,7 @@ class Prediction:
     version: str
     exact: bool = True  # the version was read
     asked: str = ""  # the version that was asked for
+    near: bool = True  # the version that was read stands in for it
     runner: str = ""
     method: str = ""
     class_: str = ""
@@ -78,25 +80,24 @@ def judge(
     drafter: View,
     target: View | None,
     couple: Couple | None,
-    flags: Mapping[str, Any] | None = None,
+    launches: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Finding]:
-    """Say what each of the engines will do with a drafter: NAME, NAME@VERSION, or all."""
-    out: list[Finding] = []
-    for spec in dict.fromkeys(one for s in specs for one in (library.files("profile") if s == "all" else (s,))):
-        name, _, asked = spec.partition("@")
-        profile, found = library.get("profile", name)
-        if profile is None:
-            out += found
-            continue
-        read = [v.is_ for v in profile.versions]
-        near = min(read, key=lambda v: (ordered(v) < ordered(asked), ordered(v))) if asked else read[0]
-        same = [v for v in read if asked and ordered(v)[: len(ordered(asked))] == ordered(asked)]
-        version, asked = (same[0], "") if same else (near, asked)
-        made = predict(profile, library, drafter, target, couple, version=version, asked=asked, flags=flags)
+    """Say what each of the engines will do with a drafter: NAME, NAME@VERSION, or all.
+
+    launches has the flags of those engines whose launch is known.
+    """
+    named, out = resolve(specs, library)
+    for one in named:
+        profile, _ = library.get("profile", one.engine)
+        flags = (launches or {}).get(one.engine)
+        made = predict(profile, library, drafter, target, couple, version=one.version, asked=one.asked, flags=flags)
+        made.near = one.near
         out += findings_of(made)
         for runner in dict.fromkeys(row.is_ for row in profile.runners):
             if runner != made.runner and flags is None:
-                other = predict(profile, library, drafter, target, couple, version=version, asked=asked, runner=runner)
+                other = predict(profile, library, drafter, target, couple, version=one.version, asked=one.asked,
+                                runner=runner)  # fmt: skip
+                other.near = one.near
                 if (other.outcome, other.effects) != (made.outcome, made.effects):
                     out += findings_of(other)
     return out
@@ -169,9 +170,11 @@ class World:
         value: Any = self.flags
         for part in key.split("."):
             if not isinstance(value, Mapping) or part not in value:
+                if key not in ("refused", "unread") and self.flags.get("unread"):
+                    return Unknown(f"{key} may stand in a file that the launch names", told=True)
                 return Absent(f"launch: {key}")
             value = value[part]
-        return Known(value, f"launch: {key}")
+        return value if isinstance(value, Unknown) else Known(value, f"launch: {key}")
 
     def _key(self, view: View, key: str) -> Seen:
         """Return what a config says of a key; null is a value here, for engines tell it from what is not there."""
@@ -359,8 +362,10 @@ def findings_of(made: Prediction) -> list[Finding]:
     out: list[Finding] = []
     if not made.exact:
         read = ", ".join(v.is_ for v in made.profile.versions)
-        out.append(unknown(codes["unknown"], name, expected=f"a version that was read: {read}",
-                           observed=f"{made.asked}; what follows is of {made.version}"))  # fmt: skip
+        how = "the nearest" if made.near else "the nearest, and too far to stand in for it"
+        out.append(unknown(codes["unknown"], f"{name}, for {visible(made.asked)}",
+                           expected=f"a version that was read: {read}",
+                           observed=f"{made.asked}; what follows is of {made.version}, {how}"))  # fmt: skip
     if made.outcome == MEANT:
         layers = f"; it reads the inputs of layers {made.captured}" if made.captured is not None else ""
         out.append(holds(codes["meant"], name, f"{name} runs it as meant{layers}"))
@@ -378,7 +383,7 @@ def findings_of(made: Prediction) -> list[Finding]:
                 contract=one.line,
             )
         )
-    return out
+    return out if made.near else [f if f.level == "info" else replace(f, level="unknown") for f in out]
 
 
 _BASIS = {"run": "seen", "read": "read", "told": "told"}

@@ -258,6 +258,8 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
         _check_reading(kind, data, out, library)
     elif kind == "trainer":
         _check_trainer(data, out, library)
+    elif kind == "launch":
+        _check_launch(data, out)
     else:
         _check_model(data, out, library, path.stem)
     if out.found:
@@ -265,6 +267,7 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
     builders: Mapping[str, Callable[..., AnyContract]] = {
         "scheme": _scheme, "pair": _pair, "acceptance": _shared, "model": _model, "engine": _engine,
         "release": _release, "trainer": _trainer, "profile": _profile, "class": _class,
+        "launch": _launches,
     }  # fmt: skip
     build: Callable[..., AnyContract] = builders.get(kind, _contract)
     return build(kind, path.stem, data, out), ()
@@ -677,6 +680,28 @@ def _check_reading(kind: str, data: Mapping[str, Any], out: Problems, library: L
                 out.add("CON113", (table, name), near=(name, classes), expected="a class of contracts/engines/classes")
 
 
+def _check_launch(data: Mapping[str, Any], out: Problems) -> None:
+    """Check that each spelling belongs to one flag, and that what names a flag names one that is there."""
+    flags = {id: row for id, row in (data.get("flags") or {}).items() if row is not None}
+    dests = {row.get("dest") or id for id, row in flags.items()} | {"env"}
+    spelt: dict[str, str] = {}
+    for id, row in flags.items():
+        for name in (*(row.get("names") or (_dashed(id),)), *(row.get("off") or ())):
+            if name is not None and spelt.setdefault(name, id) != id:
+                out.add("CON104", ("flags", id, "names"), f"{name}, as flags.{spelt[name]}", expected="a name of its own")
+    named = [((key, n), one) for key in ("target", "drafter", "unread") for n, one in enumerate(data.get(key) or ())]
+    named += [(("commands", n, "positional"), (row or {}).get("positional"))
+              for n, row in enumerate(data.get("commands") or ())]  # fmt: skip
+    named += [(("advice", n, "flag"), (row or {}).get("flag")) for n, row in enumerate(data.get("advice") or ())]
+    for where, one in named:
+        if one is not None and one.partition(".")[0] not in dests:
+            out.add("CON107", where, near=(one, dests), expected="a flag of the file")
+
+
+def _dashed(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
 def _expressions(value: Any, path: Where) -> Iterator[tuple[Where, Expr]]:
     if isinstance(value, Expr):
         yield path, value
@@ -974,7 +999,9 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         id,
         title=data["title"],
         engine=data["engine"],
-        versions=tuple(p.Version(row["is"], row.get("basis", "read")) for row in data["versions"]),
+        versions=tuple(
+            p.Version(row["is"], row.get("basis", "read"), row.get("also", ())) for row in data["versions"]
+        ),
         codes=data["codes"],
         facts=data.get("facts", {}),
         runners=_chosen(data.get("runners", ())),
@@ -995,6 +1022,23 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         loaders={name: p.Loader(**row) for name, row in data.get("loaders", {}).items()},
         rows=tuple(_row(says, row, out.line(("rows", n))) for n, row in enumerate(data["rows"])),
     )  # fmt: skip
+
+
+def _launches(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
+    from draftproof import profiles as p  # noqa: PLC0415
+
+    flags = tuple(
+        p.Flag(**{"dest": name, "names": (_dashed(name),), **row}) for name, row in data["flags"].items()
+    )  # fmt: skip
+    rows = {key: value for key, value in data.items() if key not in ("flags", "commands", "advice")}
+    return p.Launches(
+        id,
+        engine=data["title"],
+        commands=tuple(p.Command(**row) for row in data["commands"]),
+        flags=flags,
+        advice=tuple(p.Advice(**{"when": None, **row}) for row in data.get("advice", ())),
+        **rows,
+    )
 
 
 def _chosen(rows: Iterable[Mapping[str, Any]]) -> tuple[Any, ...]:

@@ -8,12 +8,15 @@ parameters it has, of which shape by the engine's own reading of the config, and
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from draftproof.contracts import EngineRow, Loop
 from draftproof.dims import Expr
+from draftproof.findings import nearest
 
 STAGES = ("flags", "config", "convert", "load", "run")  # in the order in which an engine reaches them
 
@@ -133,6 +136,7 @@ class Version(NamedTuple):
 
     is_: str
     basis: str = "read"
+    also: tuple[str, ...] = ()  # other spellings of it, as the number of a build
 
 
 class Profile(NamedTuple):
@@ -160,3 +164,106 @@ class Profile(NamedTuple):
         {}
     )  # class -> whether a version has it; one that is not here is in all
     lines: Mapping[str, str] = MappingProxyType({})
+
+
+class Flag(NamedTuple):
+    """Say of one flag how it is written, what it takes, and where its value goes."""
+
+    dest: str
+    names: tuple[str, ...]
+    off: tuple[str, ...] = ()  # names that store false
+    type: str = "str"
+    takes: str = "one"  # none, one, optional, some, any, or a count
+    value: Any = True  # what it holds where no value is given
+    off_value: Any = False
+    choices: tuple[Any, ...] = ()
+    words: Mapping[str, Any] = MappingProxyType({})  # texts that are taken beside those of the type -> value
+    default: Any = None
+    many: bool = False  # given again, it adds
+    dashes: bool = False  # keys of its table may be written with dashes
+    gone: str = ""  # the engine knows it and refuses it: what to use instead
+    env: str = ""  # the variable that sets it where it is not given
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Return how many words it takes, at least and at most."""
+        known = {"none": (0, 0), "one": (1, 1), "optional": (0, 1), "some": (1, 1 << 30), "any": (0, 1 << 30)}
+        return known[self.takes] if self.takes in known else (int(self.takes), int(self.takes))
+
+
+class Command(NamedTuple):
+    """Give the words of a command that launches an engine; the first is a glob over the name of the program."""
+
+    words: tuple[str, ...]
+    positional: str = ""  # where a word goes that belongs to no flag
+
+
+class Advice(NamedTuple):
+    """Say of one flag, or a key of it, what it should be, when and why."""
+
+    flag: str
+    value: Expr
+    when: Expr | None
+    because: str
+    source: str = ""
+    basis: str = "read"
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Hold how one engine is launched: its commands, its flags as its own parser has them, and what is right."""
+
+    id: str
+    title: str
+    engine: str
+    version: str
+    source: str
+    commands: tuple[Command, ...]
+    flags: tuple[Flag, ...]
+    packages: tuple[str, ...] = ()  # whose version is the engine's
+    images: tuple[str, ...] = ()
+    entry: bool = False  # an image runs the first command where none is named
+    target: tuple[str, ...] = ()  # dests that name the model
+    drafter: tuple[str, ...] = ()
+    abbreviations: bool = False
+    equals: bool = True
+    underscores: bool = False
+    dotted: bool = False
+    unread: tuple[str, ...] = ()  # dests of files with more flags
+    advice: tuple[Advice, ...] = ()
+
+    @cached_property
+    def names(self) -> Mapping[str, Flag]:
+        """Return every way to write a flag."""
+        return {name: flag for flag in self.flags for name in (*flag.names, *flag.off)}
+
+    @cached_property
+    def variables(self) -> Mapping[str, Flag]:
+        """Return the variables that set a flag."""
+        return {flag.env: flag for flag in self.flags if flag.env}
+
+    def flag(self, dest: str) -> Flag:
+        """Return the flag of a dest."""
+        return next(flag for flag in self.flags if flag.dest == dest)
+
+    def spelt(self, name: str) -> str:
+        """Return the name of a flag as the table has it."""
+        return name.replace("_", "-") if self.underscores and name.startswith("--") else name
+
+    def find(self, name: str, exact: bool = False) -> list[Flag]:
+        """Return the flags that a name can mean: one, none, or all those that begin so."""
+        name = self.spelt(name)
+        if name in self.names:
+            return [self.names[name]]
+        if exact or not self.abbreviations or not name.startswith("--") or len(name) < 3:
+            return []
+        return list({f.dest: f for n, f in self.names.items() if n.startswith(name)}.values())
+
+    def is_off(self, flag: Flag, name: str) -> bool:
+        """Tell whether a name of a flag is one that turns it off."""
+        name = self.spelt(name)
+        return name in flag.off or (name not in flag.names and any(n.startswith(name) for n in flag.off))
+
+    def close(self, name: str) -> str:
+        """Return " (did you mean X?)" for the flag whose name is nearest."""
+        return nearest(self.spelt(name)[:100], self.names)

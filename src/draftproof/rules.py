@@ -32,6 +32,7 @@ BANDS = {
     "VLLM": "what vLLM does",
     "SGL": "what SGLang does",
     "LCPP": "what llama.cpp does",
+    "CLI": "how an engine is named, and how it is launched",
 }
 
 # fmt: off
@@ -664,6 +665,44 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("REL517", "pickled-weights", "release", "warning", "weights are pickles",
      "A pickle can run code when it is loaded: many sites refuse it, and some engines do.",
      "Save the weights as safetensors."),
+
+    # --- CLI: engines as they are named, and launch lines ---------------------------------------------------------
+    ("CLI651", "no-such-engine", "usage", "error", "no such engine",
+     "An engine is named by the id of its profile, or by the tag of one of its images.",
+     "Use one of the names that the finding lists."),
+    ("CLI652", "no-such-version", "usage", "error", "this names no version",
+     "A version is written as the engine's own package has it; a range as pip has it.",
+     "Write it in one of the forms that the finding lists."),
+    ("CLI653", "engine-not-installed", "loads", "unknown", "the engine is not installed here",
+     "@installed asks for the version beside the interpreter that runs draftproof, and there is none.",
+     "Run draftproof in the engine's environment, or name the version."),
+    ("CLI654", "range-read-in-part", "loads", "unknown", "not every version of the range was read",
+     "What is said holds for the versions that are named; the engine may do other things in between.",
+     "Ask for the version that will be used."),
+    ("CLI655", "launch-unreadable", "usage", "error", "launch line cannot be read to its end",
+     "A shell would stop there too, or run something else than it seems.",
+     "Mend the line at the character that the finding names."),
+    ("CLI656", "launch-of-nothing", "usage", "error", "line launches no engine that is known",
+     "A launch is one of the commands that the finding lists, whatever stands before it.",
+     "Give the line as it is typed, from the command on."),
+    ("CLI657", "flag-unknown", "loads", "error", "engine has no such flag",
+     "The engine ends at once, and names the flag.",
+     "Use the flag that the finding proposes, or leave it out."),
+    ("CLI658", "flag-value", "loads", "error", "engine does not take this value of a flag",
+     "The engine ends at once, and names the flag.",
+     "Give a value as the finding expects it."),
+    ("CLI659", "flag-json", "loads", "error", "JSON in a flag does not parse",
+     "The engine ends at once; inside a shell JSON belongs in single quotes.",
+     "Mend the JSON at the character that the finding names."),
+    ("CLI660", "flag-twice", "loads", "warning", "flag is given twice, with different values",
+     "The last one counts, and nothing says so.",
+     "Leave one of them out."),
+    ("CLI661", "launch-contradicts", "usage", "error", "launch line and question speak of different things",
+     "What is said of one would not hold of the other.",
+     "Leave out the one that is not meant."),
+    ("CLI662", "launch-not-read", "loads", "unknown", "part of the launch is not known",
+     "A shell or the engine fills it in from elsewhere: a variable, the output of a command, a file.",
+     "Write the value itself into the line."),
 )
 
 # --- VLLM, SGL, LCPP: what an engine does, the same for each ----------------------------------------------------------

@@ -354,6 +354,7 @@ def test_list_prints_every_id_of_every_kind(run: Run) -> None:
         "acceptances",
         "engines/profiles",
         "engines/classes",
+        "launches",
         "engines",
         "trainers",
         "releases",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-UP = "rules answers findings dims language contracts courses,profiles library strict container torchzip hub"
+UP = "rules answers findings dims language contracts courses,profiles library versions,launch strict container torchzip hub"
 UP += " cache,transport remote checkpoint recognise quantised conform tokens tokenizer pair trainers,engines api"
 UP += " diff,revise,adapt rewrite release scaffold render refresh testing,plugin,cli"
 LEVEL = {name: n for n, layer in enumerate(UP.split()) for name in layer.split(",")}
@@ -27,6 +27,7 @@ LAZY = {
     "rewrite": {"numpy"},
     "release": {"yaml"},
     "cache": {"filelock"},
+    "versions": {"packaging"},
     "remote": {"huggingface_hub"},
     "testing": {"pytest", "numpy"},
     "testing.run_vllm": {"torch", "triton", "vllm"},  # runners: scripts for an engine's own interpreter

@@ -1,0 +1,810 @@
+"""A launch line as it was typed: read as a shell and the engine would read it, and never run.
+
+``parse`` takes the text apart: words, quotes and line ends as a shell has them, what stands before the command (variables,
+``env``, ``sudo``, ``docker run``), the command itself, and its flags by the engine's own table of flags, which is data.
+What cannot be read is a finding with the character where it stops; nothing that is typed raises.
+
+What comes out is what rules of an engine speak of: ``launch.<dest>`` with a typed value, ``launch.env.NAME``, and
+``launch.refused``, the list of what the engine's own reading of its flags will not take.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any, NamedTuple
+
+from draftproof.dims import Unknown
+from draftproof.findings import Finding, finding, nearest, visible
+from draftproof.library import Library
+from draftproof.profiles import Command, Flag, Launches
+
+MAX_LINE = 100_000  # characters of a launch
+MAX_NESTED = 4  # shells within shells
+
+
+class Word(NamedTuple):
+    """Hold a word of a line as the shell gives it to a program, and where each of its characters stands."""
+
+    text: str
+    at: tuple[int, ...]  # of each character, and of the end
+    holes: tuple[str, ...] = ()  # what only a shell could fill in, as it is typed
+    bare: bool = True  # no part of it is quoted
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Hold what a line says: which engine, with which flags, for which models, and what is wrong with it."""
+
+    line: str
+    engine: str = ""
+    command: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # the arguments, as the program gets them
+    env: Mapping[str, str] = field(default_factory=dict)
+    flags: Mapping[str, Any] = field(default_factory=dict)  # dest -> value; env, and refused, besides
+    target: str = ""
+    drafter: str = ""
+    image: str = ""  # that it runs in
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def quoted(self) -> str:
+        """Return the line anew, quoted for a shell: read again it says the same."""
+        return quote(self.env, (*self.command, *self.words))
+
+
+def quote(env: Mapping[str, str], words: Sequence[str]) -> str:
+    """Return variables and words as a line that a shell takes apart into them again."""
+    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in env.items()), *map(shlex.quote, words)])
+
+
+def flags_of(argv: Sequence[str], env: Mapping[str, str] | None = None, library: Library | None = None) -> dict[str, Any]:
+    """Return the flags of a launch that is already taken apart into words, as rules of its engine see them."""
+    words = [Word(word, tuple(range(len(word) + 1)), (), False) for word in argv]
+    made = _read(words, dict(env or {}), "", library or _shipped(), shlex.join(argv))
+    return dict(made.flags) if made is not None else {"env": dict(env or {})}
+
+
+@cache
+def _shipped() -> Library:
+    return Library()
+
+
+def parse(line: str, library: Library) -> Launch:
+    """Return what a line says; of several commands the first that launches an engine counts."""
+    if len(line) > MAX_LINE:
+        return Launch(line[:80], findings=(_stops("launch", "", 0, "a line", f"{len(line)} characters"),))
+    try:
+        commands = list(_commands(line, tuple(range(len(line) + 1)), {}))
+    except _Unreadable as stop:
+        return Launch(line, findings=(_stops("launch", line, stop.at, stop.expected, stop.seen),))
+    for number, (words, env) in enumerate(commands):
+        try:
+            made = _read(words, env, line, library, line)
+        except _Unreadable as stop:
+            return Launch(line, findings=(_stops("launch", line, stop.at, stop.expected, stop.seen),))
+        if made is not None:
+            return replace(made, findings=(*made.findings, *_rest(commands[number + 1 :], line, library)))
+    return Launch(line, findings=(_nothing(commands, library),))
+
+
+def _rest(commands: Sequence[tuple[list[Word], dict[str, str]]], line: str, library: Library) -> Iterator[Finding]:
+    """Say what stands behind the launch: flags that a lost line end cut off, and launches that are not looked at."""
+    for n, (words, env) in enumerate(commands):
+        if n == 0 and words and re.match(r"[-–—]\S", words[0].text):
+            yield _stops("launch", line, words[0].at[0], "a backslash at the end of the line before, and nothing behind it",
+                         f"the command ends there; {visible(words[0].text)} is no part of it")  # fmt: skip
+        elif _engine(words, dict(env), library) is not None:
+            yield finding("CLI662", "launch", expected="one launch", observed=f"another at {_place(line, words[0].at[0])}")
+
+
+def _nothing(commands: Sequence[tuple[list[Word], dict[str, str]]], library: Library) -> Finding:
+    known = [" ".join(c.words) for _, launches in _all(library) for c in launches.commands]
+    typed = [" ".join(w.text for w in words[:3]) for words, _ in commands if words]
+    close = next(filter(None, (nearest(text[:100], known, 0.6) for text in typed)), "")
+    close = close or next(filter(None, (nearest(" ".join(text.split()[:2])[:100], known, 0.6) for text in typed)), "")
+    seen = "; ".join(visible(text, 60) for text in typed) or "nothing"
+    return finding("CLI656", "launch", expected=f"one of: {', '.join(known)}", observed=seen + close)
+
+
+def _place(line: str, at: int) -> str:
+    """Return where a character stands: its number, and in a text of several lines the line."""
+    row = line.count("\n", 0, at)
+    return f"character {at + 1}" + (f" (line {row + 1})" if "\n" in line else "")
+
+
+def _stops(subject: str, line: str, at: int, expected: str, seen: str) -> Finding:
+    rest = line[at : at + 30]
+    behind = f", before {visible(rest)!r}" if rest else ", at its end"
+    return finding("CLI655", subject, expected=expected, observed=f"{seen}: it stops at {_place(line, at)}{behind}")
+
+
+# --- the shell ----------------------------------------------------------------------------------------------------
+
+
+class _Unreadable(Exception):
+    """Say where a line stops, what was expected there and what was seen."""
+
+    def __init__(self, at: int, expected: str, seen: str) -> None:
+        super().__init__(expected)
+        self.at, self.expected, self.seen = at, expected, seen
+
+
+_ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=", re.ASCII)
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})", re.ASCII)
+_ENDS = ("\n", ";", "&&", "||", "|", "&")  # of a command
+
+
+class _Shell:
+    """Take a text apart into words and the marks between them."""
+
+    def __init__(self, text: str, at: tuple[int, ...], known: Mapping[str, str]) -> None:
+        self.text, self.at, self.known, self.n = text, at, known, 0
+        self.start()
+
+    def start(self) -> None:
+        """Begin a word."""
+        self.chars: list[str] = []
+        self.where: list[int] = []
+        self.holes: list[str] = []
+        self.begun, self.bare = False, True
+
+    def put(self, text: str, at: int) -> None:
+        """Add characters to the word, that stand at one place."""
+        self.chars += text
+        self.where += [at] * len(text)
+        self.begun = True
+
+    def word(self) -> Word:
+        """Return the word, and begin the next."""
+        end = self.at[self.n]
+        made = Word("".join(self.chars), (*self.where, end), tuple(self.holes), self.bare)
+        self.start()
+        return made
+
+    def __iter__(self) -> Iterator[Word | str]:
+        text = self.text
+        while self.n < len(text):
+            char = text[self.n]
+            if char in " \t\r":
+                if self.begun:
+                    yield self.word()
+                self.n += 1
+            elif char == "#" and not self.begun:
+                self.n = (text + "\n").index("\n", self.n)
+            elif char in "\n;&|":
+                if self.begun:
+                    yield self.word()
+                mark = text[self.n : self.n + 2] if text[self.n : self.n + 2] in _ENDS else char
+                if text.startswith("&>", self.n):
+                    self.redirect()
+                    continue
+                self.n += len(mark)
+                yield mark
+            elif char in "<>":
+                if self.begun and not ("".join(self.chars).isdigit() and self.bare):
+                    yield self.word()
+                self.start()
+                self.redirect()
+            elif char in "()":
+                raise _Unreadable(self.at[self.n], "a word", f"{char} outside quotes")
+            else:
+                self.part()
+        if self.begun:
+            yield self.word()
+
+    def redirect(self) -> None:
+        """Pass over where the output goes: the mark, and the word behind it."""
+        found = re.compile(r"&?[<>]{1,3}[&|]?[ \t]*").match(self.text, self.n)
+        begin = self.at[self.n]
+        self.n = found.end() if found else self.n + 1
+        while self.n < len(self.text) and self.text[self.n] not in " \t\r\n;&|<>()":
+            self.part()
+        if not self.begun:
+            raise _Unreadable(begin, "a file behind it", "a redirection to nothing")
+        self.start()
+
+    def part(self) -> None:
+        """Read one character of a word, or one quoted part."""
+        text, char, place = self.text, self.text[self.n], self.at[self.n]
+        if char == "\\":
+            self.escape(place)
+        elif char == "'":
+            end = text.find("'", self.n + 1)
+            if end < 0:
+                raise _Unreadable(place, "a ' that closes the one that opens here", "an open quote")
+            self.begun, self.bare = True, False
+            for n in range(self.n + 1, end):
+                self.put(text[n], self.at[n])
+            self.n = end + 1
+        elif char == '"':
+            self.double(place)
+        elif char in "$`":
+            self.expand()
+        else:
+            self.put(char, place)
+            self.n += 1
+
+    def escape(self, place: int) -> None:
+        """Read a backslash outside quotes: it joins lines, or keeps the next character as it is."""
+        after = self.text[self.n + 1 : self.n + 3]
+        if after[:1] == "\n" or after == "\r\n" or not after:
+            self.n += 1 + (2 if after == "\r\n" else len(after[:1]))
+        elif after[0] in " \t" and re.match(r"[ \t]+\r?(\n|\Z)", self.text[self.n + 1 :]):
+            raise _Unreadable(place, "a backslash that is the last of its line", "blanks behind it, so that the line ends")
+        else:
+            self.put(after[0], self.at[self.n + 1])
+            self.bare, self.n = False, self.n + 2
+
+    def double(self, place: int) -> None:
+        """Read a part in double quotes."""
+        self.begun, self.bare = True, False
+        self.n += 1
+        while self.n < len(self.text):
+            char = self.text[self.n]
+            if char == '"':
+                self.n += 1
+                return
+            if char == "\\" and self.text[self.n + 1 : self.n + 2] in tuple('"\\$`\n'):
+                if self.text[self.n + 1] != "\n":
+                    self.put(self.text[self.n + 1], self.at[self.n + 1])
+                self.n += 2
+            elif char in "$`":
+                self.expand()
+            else:
+                self.put(char, self.at[self.n])
+                self.n += 1
+        raise _Unreadable(place, 'a " that closes the one that opens here', "an open quote")
+
+    def expand(self) -> None:
+        """Read what a shell fills in: a variable that the text itself sets, or what is not known here."""
+        place, found = self.at[self.n], _VARIABLE.match(self.text, self.n)
+        if found:
+            name = found[1] or found[2]
+            value = self.known.get(name, found[0])
+            self.holes += [] if name in self.known else [found[0]]
+            self.put(value, place)
+            self.begun = self.begun or not self.bare
+            self.n = found.end()
+            return
+        closing = {"$(": ")", "${": "}"}.get(self.text[self.n : self.n + 2], "`" if self.text[self.n] == "`" else "")
+        if not closing:
+            special = re.match(r"\$[@*#?!$0-9-]", self.text[self.n : self.n + 2])
+            self.holes += [special[0]] if special else []
+            self.put(special[0] if special else "$", place)
+            self.n += 2 if special else 1
+            return
+        end = self.text.find(closing, self.n + 2 if closing != "`" else self.n + 1)
+        if end < 0:
+            raise _Unreadable(place, f"a {closing} that closes {self.text[self.n : self.n + 2]}", "an open substitution")
+        self.holes.append(self.text[self.n : end + 1])
+        self.put(self.text[self.n : end + 1], place)
+        self.n = end + 1
+
+
+def _commands(
+    text: str, at: tuple[int, ...], known: dict[str, str], depth: int = 0
+) -> Iterator[tuple[list[Word], dict[str, str]]]:
+    """Yield each command of a text, with the variables that it is given before it; those set alone hold from there on."""
+    shell = _Shell(text, at, known)
+    exported: dict[str, str] = {}
+    words: list[Word] = []
+    for token in _until(shell):
+        if isinstance(token, Word):
+            words.append(token)
+            continue
+        if words and words[0].text in ("$", "%", ">") and len(words) > 1:  # the prompt, pasted with the line
+            words = words[1:]
+        env, rest = _assigned(words)
+        if rest and rest[0].text == "export":
+            more, _ = _assigned(rest[1:])
+            known |= more
+            exported |= more
+        elif not rest:
+            known |= env
+        elif inner := _inner(rest):
+            if depth < MAX_NESTED:
+                for one, more in _commands(inner.text, inner.at, dict(known), depth + 1):
+                    yield one, {**exported, **env, **more}
+        else:
+            yield rest, {**exported, **env}
+        words = []
+
+
+def _until(shell: _Shell) -> Iterator[Word | str]:
+    yield from shell
+    yield "\n"
+
+
+def _assigned(words: Sequence[Word]) -> tuple[dict[str, str], list[Word]]:
+    """Return the variables that are set at the front, and the words behind them."""
+    env: dict[str, str] = {}
+    for n, word in enumerate(words):
+        found = _ASSIGN.match(word.text)
+        if not found:
+            return env, list(words[n:])
+        env[found[1]] = word.text[found.end() :]
+    return env, []
+
+
+def _inner(words: Sequence[Word]) -> Word | None:
+    """Return the text that a shell is given to run: bash -c TEXT."""
+    if len(words) > 2 and _base(words[0].text) in ("bash", "sh", "zsh", "dash"):
+        for n, word in enumerate(words[1:-1], 1):
+            if re.fullmatch(r"-[a-z]*c", word.text):
+                return words[n + 1]
+    return None
+
+
+# --- the command --------------------------------------------------------------------------------------------------
+
+
+class _Front(NamedTuple):
+    """Say of a program that runs another what stands between the two."""
+
+    words: str = ""  # that follow its name
+    valued: str = ""  # options whose value is a word of its own
+    more: int = 0  # words before the command
+
+
+_FRONTS: Mapping[str, _Front] = {
+    "sudo": _Front(valued="-u -g -h -p -C -T -R -D --user --group"),
+    "env": _Front(valued="-u --unset -C --chdir"),
+    "nohup": _Front(),
+    "exec": _Front(valued="-a"),
+    "command": _Front(),
+    "time": _Front(valued="-f -o"),
+    "nice": _Front(valued="-n --adjustment"),
+    "ionice": _Front(valued="-c -n"),
+    "numactl": _Front(valued="-N -m -C -i -p"),
+    "taskset": _Front(more=1),
+    "chrt": _Front(more=1),
+    "timeout": _Front(valued="-s -k --signal --kill-after", more=1),
+    "stdbuf": _Front(valued="-i -o -e"),
+    "setsid": _Front(),
+    "unbuffer": _Front(),
+    "uvx": _Front(valued="--from --with --python -p --index-url --extra-index-url --torch-backend"),
+    "uv": _Front("run", "--with --python -p --extra --group --project --directory --env-file --index-url"),
+    "poetry": _Front("run"),
+    "pdm": _Front("run"),
+    "pixi": _Front("run", "-e --environment"),
+    "hatch": _Front("run"),
+    "conda": _Front("run", "-n --name -p --prefix --cwd"),
+    "mamba": _Front("run", "-n --name -p --prefix --cwd"),
+    "micromamba": _Front("run", "-n --name -p --prefix --cwd"),
+    "nsys": _Front("profile", "-o -t -w -s -y -d -x --output --trace"),
+    "srun": _Front(valued="-N -n -c -p -A -t -J -w -o -e -G"),
+}
+_CONTAINERS = ("docker", "podman", "nerdctl")
+_ALONE = (  # options of theirs that take no value
+    *("--rm", "--detach", "--interactive", "--tty", "--init", "--privileged", "--read-only", "--publish-all"),
+    *("--no-healthcheck", "--oom-kill-disable", "--quiet", "--sig-proxy", "--replace", "--help"),
+)
+
+
+def _base(word: str) -> str:
+    return word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
+
+
+def _all(library: Library, words: Sequence[Word] | None = None) -> list[tuple[str, Launches]]:
+    """Return how each engine is launched, of those whose file holds; with words, of those that speak of one of them."""
+    ids = list(library.files("launch"))
+    if words is not None:
+        ends = [text.partition("@")[0].split("/") for text in (w.text for w in words) if len(text) < 300]
+        names = {"/".join(parts[n:]).partition(":")[0] for parts in ends for n in range(len(parts))}
+        ids = library.mentioning("launch", [*names, *(_base(w.text) for w in words)])
+    made = [(id, library.get("launch", id)[0]) for id in ids]
+    return [(id, found) for id, found in made if found is not None]
+
+
+class _Engine(NamedTuple):
+    """Name the engine that a command launches, and how."""
+
+    id: str
+    launches: Launches
+    command: Command
+    words: list[Word]  # of the command itself
+    args: list[Word]
+    image: str = ""
+
+
+def _engine(words: list[Word], env: dict[str, str], library: Library, image: str = "", depth: int = 0) -> _Engine | None:
+    """Return the engine that a command launches, past whatever runs it; variables on the way join env."""
+    more, words = _assigned(words)
+    env |= more
+    if not words or depth > 16:
+        return None
+    for id, launches in _all(library, words):
+        for command in launches.commands:
+            if (count := _matched(command, words)) is not None:
+                return _Engine(id, launches, command, words[:count], words[count:], image)
+    name = _base(words[0].text)
+    if name in _CONTAINERS:
+        return _contained(words, env, library, depth)
+    front = _FRONTS.get(name)
+    if front is None or (front.words and (len(words) < 2 or words[1].text != front.words)):
+        return None
+    rest = words[2 if front.words else 1 :]
+    valued = front.valued.split()
+    while rest and rest[0].text.startswith("-"):
+        rest = rest[2 if rest[0].text in valued else 1 :]
+    more, rest = _assigned(rest)
+    env |= more
+    return _engine(rest[front.more :], env, library, image, depth + 1)
+
+
+def _contained(words: list[Word], env: dict[str, str], library: Library, depth: int) -> _Engine | None:
+    """Return the engine that an image runs: named behind it, or what the image is made to run."""
+    if len(words) < 2 or words[1].text not in ("run", "exec", "create"):
+        return None
+    rest, entry = words[2:], ""
+    while rest and rest[0].text.startswith("-"):
+        name, equals, value = rest[0].text.partition("=")
+        alone = name in _ALONE or re.fullmatch(r"-[itdPq]+", name)
+        value = value if equals or alone or len(rest) < 2 else rest[1].text
+        attached = re.fullmatch(r"-e(\w+)", name, re.ASCII)
+        if attached:
+            name, value, equals = "-e", f"{attached[1]}{equals}{value}" if equals else attached[1], "="
+        if name in ("-e", "--env") and (found := _ASSIGN.match(value)):
+            env[found[1]] = value[found.end() :]
+        entry = value if name == "--entrypoint" else entry
+        rest = rest[1 if equals or alone else 2 :]
+    if not rest:
+        return None
+    image, inside = rest[0].text, rest[1:]
+    if entry:
+        inside = [Word(entry, (*rest[0].at[:1] * len(entry), rest[0].at[0])), *inside]
+    if inner := _inner(inside):
+        for one, more in _commands(inner.text, inner.at, {}, 1):
+            if (made := _engine(one, env | more, library, image, depth + 1)) is not None:
+                env |= more
+                return made
+        return None
+    if (named := _engine(inside, env, library, image, depth + 1)) is not None:
+        return named
+    plain = image.partition("@")[0]
+    plain = plain.rpartition(":")[0] if ":" in plain.rpartition("/")[2] else plain
+    for id, launches in _all(library, rest[:1]):
+        if any(f"/{plain}".endswith(f"/{one}") for one in launches.images) and launches.entry:
+            return _Engine(id, launches, launches.commands[0], rest[:0], inside, image)
+    return None
+
+
+def _matched(command: Command, words: Sequence[Word]) -> int | None:
+    """Return how many words a command takes of a line, if the line begins with it."""
+    if not fnmatchcase(_base(words[0].text), command.words[0]):
+        return None
+    n = 1
+    for wanted in command.words[1:]:
+        while wanted == "-m" and n < len(words) and words[n].text != "-m" and words[n].text.startswith("-"):
+            n += 2 if words[n].text in ("-X", "-W") else 1  # options of the interpreter itself
+        if n >= len(words) or words[n].text != wanted:
+            return None
+        n += 1
+    return n
+
+
+# --- flags --------------------------------------------------------------------------------------------------------
+
+
+def _read(words: list[Word], env: dict[str, str], line: str, library: Library, whole: str) -> Launch | None:
+    """Return what a command launches, or None where it launches nothing that is known."""
+    made = _engine(words, env, library)
+    if made is None:
+        return None
+    reader = _Reader(made, line)
+    reader.all()
+    for name, value in env.items():
+        if (flag := made.launches.variables.get(name)) is not None and flag.dest not in reader.flags:
+            reader.take(flag, name, [Word(value, (0,) * (len(value) + 1))])
+    flags: dict[str, Any] = {**reader.flags, "env": dict(env)}
+    if reader.refused:
+        flags["refused"] = reader.refused
+    sides = [next((str(v) for dest in dests if (v := _at(flags, dest)) is not None and not isinstance(v, Unknown)), "")
+             for dests in (made.launches.target, made.launches.drafter)]  # fmt: skip
+    command = tuple(w.text for w in made.words) or made.command.words
+    return Launch(whole, made.id, command, tuple(w.text for w in made.args), dict(env), flags, *sides, made.image,
+                  tuple(reader.found))  # fmt: skip
+
+
+def _at(flags: Mapping[str, Any], dest: str) -> Any:
+    """Return the value of a flag, or of a key of one that holds a table; None where it is not given."""
+    value: Any = flags
+    for part in dest.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+class _Bad(Exception):
+    """Say that a text is no value of a flag: what was expected, and where in the text."""
+
+    def __init__(self, expected: str, at: int = 0, code: str = "CLI658") -> None:
+        super().__init__(expected)
+        self.expected, self.at, self.code = expected, at, code
+
+
+class _Reader:
+    """Read the arguments of a command as its engine does; what it would not take is noted, and reading goes on."""
+
+    def __init__(self, made: _Engine, line: str) -> None:
+        self.made, self.launches, self.line = made, made.launches, line
+        self.flags: dict[str, Any] = {}
+        self.tables: dict[str, tuple[Flag, str, dict[str, Any]]] = {}  # those given key by key
+        self.given: dict[str, tuple[str, Any]] = {}
+        self.found: list[Finding] = []
+        self.refused: list[str] = []
+        self.placed: set[str] = set()  # flags that a word without a name went to
+
+    def all(self) -> None:
+        """Read every word."""
+        words = list(self.made.args)
+        positional, over = self.made.command.positional, False
+        n = 0
+        while n < len(words):
+            word = words[n]
+            n += 1
+            if word.text == "--" and not over:
+                over = True
+            elif over or not self.is_flag(word):
+                if positional and positional not in self.placed:
+                    self.placed.add(positional)
+                    self.take(self.launches.flag(positional), positional, [word])
+                else:
+                    self.unknown(word)
+            else:
+                n = self.flag(word, words, n)
+        for flag, name, table in self.tables.values():
+            self.put(flag, name, table)
+
+    def is_flag(self, word: Word) -> bool:
+        """Tell whether a word is a flag: it begins with a dash, and is no number, unless a flag looks so."""
+        return len(word.text) > 1 and word.text[0] == "-" and not re.fullmatch(r"-\d+|-\d*\.\d+", word.text)
+
+    def flag(self, word: Word, words: Sequence[Word], n: int) -> int:
+        """Read one flag with its values; returns the index of the word behind them."""
+        name, equals, _ = word.text.partition("=") if self.launches.equals else (word.text, "", "")
+        key = ""
+        if self.launches.dotted and "." in name:
+            name, _, key = name.partition(".")
+        found = self.launches.find(name)
+        attached = None
+        if len(found) != 1 and not key and re.fullmatch(r"-[A-Za-z].+", word.text):  # -O3
+            one = self.launches.find(word.text[:2], exact=True)
+            if one and one[0].takes != "none":
+                found, attached = one, 2
+        if len(found) != 1:
+            self.unknown(word, [flag.names[0] for flag in found])
+            after = words[n] if n < len(words) else None
+            return n + (not equals and after is not None and not self.is_flag(after) and self.plain(found))
+        flag = found[0]
+        shown = name if attached is None else word.text[:2]
+        if equals or attached:
+            cut = attached or len(word.text) - len(word.text.partition("=")[2])
+            value = Word(word.text[cut:], word.at[cut:], word.holes, word.bare)
+            if key:
+                self.keyed(flag, shown, key, value)
+            elif flag.takes == "none":
+                self.bad(shown, value, _Bad("no value behind it"))
+            else:
+                self.take(flag, shown, [value])
+            return n
+        if key:
+            if n >= len(words):
+                self.bad(f"{shown}.{key}", word, _Bad("a value behind it", len(word.text)))
+                return n
+            self.keyed(flag, shown, key, words[n])
+            return n + 1
+        least, most = flag.counts
+        last = n
+        while last < len(words) and last - n < most and words[last].text != "--" and not self.is_flag(words[last]):
+            last += 1
+        if last - n < least and not self.launches.equals and last < len(words):
+            last = n + least if n + least <= len(words) else last  # it takes whatever stands there
+        if flag.gone:
+            self.gone(word, flag)
+            return last
+        if last - n < least:
+            wanted = "a value" if least == 1 else f"{least} values"
+            self.bad(shown, word, _Bad(f"{wanted} behind it", len(word.text)))
+            return last
+        if most == 0:
+            self.put(flag, shown, flag.off_value if self.launches.is_off(flag, name) else flag.value)
+        else:
+            self.take(flag, shown, list(words[n:last]))
+        return last
+
+    def gone(self, word: Word, flag: Flag) -> None:
+        """Note a flag that the engine knows and refuses."""
+        where = f" at {_place(self.line, word.at[0])}" if self.line else ""
+        self.found.append(finding("CLI657", f"launch: {visible(word.text, 80)}", expected=flag.gone,
+                                  observed=f"{visible(word.text, 80)}{where}, which was removed"))  # fmt: skip
+        self.refused.append(f"removed: {visible(word.text, 80)}")
+
+    def plain(self, found: Sequence[Flag]) -> bool:
+        """Tell whether the word behind a flag that is not known is its value, rather than the model."""
+        positional = self.made.command.positional
+        return bool(found) or not positional or positional in self.placed
+
+    def take(self, flag: Flag, name: str, words: Sequence[Word]) -> None:
+        """Type the values of a flag and keep them."""
+        values = []
+        for word in words:
+            if word.holes:
+                self.holes(name, word)
+                values.append(Unknown(f"{', '.join(word.holes)} in the launch is not known here"))
+                continue
+            try:
+                values.append(typed(flag, word.text))
+            except _Bad as bad:
+                self.bad(name, word, bad)
+                return
+        many = flag.takes in ("some", "any") or flag.takes.isdigit()
+        self.put(flag, name, values if many else values[0] if values else flag.value)
+
+    def keyed(self, flag: Flag, name: str, key: str, word: Word) -> None:
+        """Take one key of a table that is given key by key: --flag.key value, --flag.list+ value."""
+        path = key.removesuffix("+").split(".")
+        value: Any = _value_or_hole(word, None)
+        if word.holes:
+            self.holes(f"{name}.{key}", word)
+        elif key.endswith("+"):
+            value = word.text.split(",")
+        else:
+            value = _loose(word.text)
+        table = self.tables.setdefault(flag.dest, (flag, name, {}))[2]
+        for part in path[:-1]:
+            inner = table.setdefault(part, {})
+            table = inner if isinstance(inner, dict) else table.__setitem__(part, {}) or table[part]
+        old = table.get(path[-1])
+        if isinstance(old, list) and isinstance(value, list):
+            value = old + value
+        elif old is not None and old != value:
+            self.twice(f"{name}.{key}", old, value)
+        table[path[-1]] = value
+
+    def put(self, flag: Flag, name: str, value: Any) -> None:
+        """Keep the value of a flag; one that is given twice with different values is named."""
+        if flag.dashes and isinstance(value, dict):
+            value = {key.replace("-", "_"): one for key, one in value.items()}
+        if flag.dest in self.launches.unread:
+            self.found.append(finding("CLI662", f"launch: {visible(name)}", expected="all flags in the line",
+                                      observed=f"flags may stand in {visible(value, 80)}, which is not read"))  # fmt: skip
+            self.flags["unread"] = [*self.flags.get("unread", ()), str(value)]
+        if flag.many:
+            held = self.flags.get(flag.dest)
+            self.flags[flag.dest] = [*(held if isinstance(held, list) else []), *(value if isinstance(value, list) else [value])]
+            return
+        if flag.dest in self.given and self.given[flag.dest][1] != value:
+            self.twice(name, self.given[flag.dest][1], value)
+        self.given[flag.dest] = (name, value)
+        self.flags[flag.dest] = value
+
+    def twice(self, name: str, old: Any, new: Any) -> None:
+        """Say that a flag is given twice."""
+        self.found.append(finding("CLI660", f"launch: {visible(name)}", expected="one value",
+                                  observed=f"{visible(old, 60)}, then {visible(new, 60)}: the last counts"))  # fmt: skip
+
+    def holes(self, name: str, word: Word) -> None:
+        """Say that a value is not known, because a shell would fill it in."""
+        if word.holes:
+            self.found.append(finding("CLI662", f"launch: {visible(name)}", expected="the value itself",
+                                      observed=f"{visible(', '.join(word.holes))} at {_place(self.line, word.at[0])}"))  # fmt: skip
+
+    def unknown(self, word: Word, several: Sequence[str] = ()) -> None:
+        """Note a word that the engine does not know."""
+        name = re.sub(r"^[–—]+", "--", word.text).partition("=")[0]
+        close = f" (may be {', '.join(several[:6])})" if several else self.launches.close(name)
+        where = f" at {_place(self.line, word.at[0])}" if self.line else ""
+        what = "a flag that begins so" if several else f"a flag of {self.launches.engine} {self.launches.version}"
+        self.found.append(finding("CLI657", f"launch: {visible(word.text, 80)}", expected=what,
+                                  observed=f"{visible(word.text, 80)}{where}{close}"))  # fmt: skip
+        self.refused.append(f"unrecognized arguments: {visible(word.text, 80)}")
+
+    def bad(self, name: str, word: Word, why: _Bad) -> None:
+        """Note a value that the engine does not take."""
+        at = word.at[min(why.at, len(word.at) - 1)] if word.at else 0
+        where = f" at {_place(self.line, at)}" if self.line else f" at its character {why.at + 1}"
+        note = ""
+        if why.code == "CLI659" and word.text[:1] == "{" and self.line[word.at[0] :][:1] == "{" and (
+            word.at[0] == 0 or self.line[word.at[0] - 1] not in "\"'"
+        ):
+            note = "outside quotes a shell takes the \" away: write it in single quotes, '{…}'"
+        elif re.search("[“”‘’„]", word.text):
+            note = "it holds typographic quotes: write plain ones"
+        self.found.append(finding(why.code, f"launch: {visible(name)}", expected=why.expected,
+                                  observed=f"{visible(word.text, 80)!r}{where}", note=note))  # fmt: skip
+        self.refused.append(f"argument {visible(name)}: {visible(word.text, 80)}")
+
+
+def _value_or_hole(word: Word, value: Any) -> Any:
+    return Unknown(f"{', '.join(word.holes)} in the launch is not known here") if word.holes else value
+
+
+def typed(flag: Flag, text: str) -> Any:
+    """Return a value as a flag types it; raises _Bad for a text that the engine does not take."""
+    if text in flag.words:
+        return flag.words[text]
+    value: Any = text
+    try:
+        match flag.type:
+            case "int":
+                value = int(text)
+            case "float":
+                value = float(text)
+            case "size":
+                value = _size(text)
+            case "json":
+                value = json.loads(text)
+            case "units":  # JSON whose numbers may have a unit
+                value = json.loads(_UNIT.sub(lambda m: m[1] or str(_size(m[2])), text))
+            case "loose":  # JSON where it is any
+                value = _json(text)
+            case "words":  # of the choices, with commas between them
+                odd = [word for word in text.split(",") if word not in flag.choices]
+                if odd:
+                    close = nearest(odd[0][:100], map(str, flag.choices), 0.6)
+                    raise _Bad(f"some of {', '.join(map(str, flag.choices))}{close}", text.find(odd[0]))
+                return text
+    except json.JSONDecodeError as error:
+        raise _Bad(f"JSON: {error.msg}", error.pos, "CLI659") from None
+    except (ValueError, OverflowError, RecursionError):
+        words = f" or {', '.join(flag.words)}" if flag.words else ""
+        raise _Bad(f"{_TYPES.get(flag.type, flag.type)}{words}") from None
+    if flag.choices and value not in flag.choices and str(value) not in map(str, flag.choices):
+        close = nearest(text[:100], map(str, flag.choices), 0.6)
+        raise _Bad(f"one of {', '.join(map(str, flag.choices))}{close}")
+    return value
+
+
+_TYPES = {
+    "int": "an integer",
+    "float": "a number",
+    "size": "an integer, such as 4096, 4k or 4K",
+    "json": "JSON",
+    "units": "JSON",
+}
+_UNIT = re.compile(r'("(?:[^"\\]|\\.)*")|\b(\d+(?:\.\d+)?[kKmMgGtT])\b', re.ASCII)
+_UNITS = {unit: (1000 if unit.islower() else 1024) ** (n // 2 + 1) for n, unit in enumerate("kKmMgGtT")}
+
+
+def _size(text: str) -> int:
+    """Return an integer that may be written with a unit: 1k is 1000, 1K is 1024; raises ValueError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT])", text.strip(), re.ASCII)
+    if not found:
+        return int(text)
+    if found[2].islower():
+        return int(float(found[1]) * _UNITS[found[2]])
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _loose(text: str) -> Any:
+    """Return a value of a table that is given key by key: JSON, else a number with a unit, else the text."""
+    value = _json(text)
+    if value is text or isinstance(value, str):
+        try:
+            return _size(text) if value is text else value
+        except (ValueError, OverflowError):
+            return text
+    return value
+
+
+# --- contradictions with what else is asked -----------------------------------------------------------------------
+
+
+def differs(given: str, typed_: str, names: Iterable[str] = ()) -> bool:
+    """Tell whether a model that is asked about is another than the one a line names, as far as names tell."""
+    plain = typed_.partition("@")[0].rstrip("/").lower()
+    known = {given.partition("@")[0].rstrip("/").lower(), *(name.lower() for name in names)}
+    return bool(plain) and plain not in known

@@ -1,0 +1,226 @@
+"""A launch line is read as a shell and the engine would read it, and never run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from draftproof.dims import Unknown
+from draftproof.launch import Launch, flags_of, parse
+from draftproof.library import Library
+
+LIBRARY = Library()
+SPEC = '{"method": "eagle3", "model": "C/D", "num_speculative_tokens": 3}'
+VLLM = f"vllm serve A/B --speculative-config '{SPEC}'"
+
+
+def read(line: str, *codes: str) -> Launch:
+    made = parse(line, LIBRARY)
+    assert [f.code for f in made.findings] == list(codes)
+    return made
+
+
+def given_flags(line: str, *codes: str) -> dict[str, Any]:
+    flags = dict(read(line, *codes).flags)
+    assert flags.pop("env") is not None
+    return flags
+
+
+LINES = {  # as typed -> engine, target, drafter
+    VLLM: ("vllm", "A/B", "C/D"),
+    "python3 -m vllm.entrypoints.openai.api_server --model A/B -sc.model C/D": ("vllm", "A/B", "C/D"),
+    "vllm serve --spec-model C/D --model=A/B": ("vllm", "A/B", "C/D"),
+    "python -m sglang.launch_server --model A/B --speculative-draft-model-path C/D": ("sglang", "A/B", "C/D"),
+    "sglang serve A/B --speculative-draft-model C/D": ("sglang", "A/B", "C/D"),
+    "./build/bin/llama-server -m a.gguf -md d.gguf": ("llama.cpp", "a.gguf", "d.gguf"),
+    "llama-server -hf A/B:Q8_0 -hfd C/D": ("llama.cpp", "A/B:Q8_0", "C/D"),
+}
+FRONTS = (
+    "CUDA_VISIBLE_DEVICES=0,1 ",
+    "$ ",
+    "env -u FOO A=b ",
+    "sudo -u root -E nohup ",
+    "nice -n 10 numactl -N 0 -m 0 ",
+    "timeout 60 taskset -c 0-3 ",
+    "uv run --with x ",
+    "conda run -n env --no-capture-output ",
+    "docker run --rm -it --gpus all --shm-size=32g -v ~/.cache:/cache -p 80:80 -e HF_TOKEN=x some/image:tag ",
+    "cd /srv && source venv/bin/activate && exec ",
+    "docker exec -it box ",
+    "# start it\n",
+)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_line_alone_names_engine_target_and_drafter(line: str) -> None:
+    made = read(line)
+    assert (made.engine, made.target, made.drafter) == LINES[line]
+    assert "refused" not in made.flags
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("line", [VLLM, "python -u -X dev -m sglang.launch_server --model-path A --tp 2"])
+def test_what_runs_the_command_changes_nothing(front: str, line: str) -> None:
+    plain, made = parse(line, LIBRARY), read(front + line + " > server.log 2>&1 &")
+    assert {**made.flags, "env": {}} == {**plain.flags, "env": {}}
+
+
+def test_shell_in_a_container_is_read_too() -> None:
+    made = read(f"docker run --gpus all -e A=1 -eB=2 org/image bash -lc {shlex.quote('export C=3; ' + VLLM)}")
+    assert made.flags["env"] == {"A": "1", "B": "2", "C": "3"}
+    assert (made.engine, made.drafter, made.image) == ("vllm", "C/D", "org/image")
+
+
+def test_image_runs_its_own_command() -> None:
+    made = read("docker run --gpus=all --ipc host ghcr.io/vllm/vllm-openai:v0.33.0 --model A/B -tp 2")
+    assert (made.engine, made.image, made.target) == ("vllm", "ghcr.io/vllm/vllm-openai:v0.33.0", "A/B")
+    made = read("podman run -d --entrypoint llama-server org/image -m a.gguf -c 512")
+    assert (made.engine, made.flags["ctx_size"]) == ("llama.cpp", 512)
+
+
+def test_variables_before_the_command_and_of_the_text_are_known() -> None:
+    made = read('M=A/B\nexport N=C/D; VLLM_USE_V2_MODEL_RUNNER=0 \\\n  vllm serve "$M" -sc.model ${N}')
+    assert (made.target, made.drafter) == ("A/B", "C/D")
+    assert made.flags["env"] == {"N": "C/D", "VLLM_USE_V2_MODEL_RUNNER": "0"}
+
+
+FLAGS = {  # of vLLM, as typed -> what rules see
+    "--max-model-len 4096": {"max_model_len": 4096},
+    "--max-model-len 4k": {"max_model_len": 4000},
+    "--max-model-len=4K": {"max_model_len": 4096},
+    "--max-model-len auto": {"max_model_len": -1},
+    "--max-model-len -1": {"max_model_len": -1},
+    "--max_model_len 1.5k": {"max_model_len": 1500},
+    "--max-model 7": {"max_model_len": 7},
+    "-tp 2": {"tensor_parallel_size": 2},
+    "--gpu-memory-utilization 0.9": {"gpu_memory_utilization": 0.9},
+    "--enforce-eager": {"enforce_eager": True},
+    "--no-enforce-eager": {"enforce_eager": False},
+    "--no-enable-prefix-caching": {"enable_prefix_caching": False},
+    "--disable-prefix-caching": {"enable_prefix_caching": False},
+    "--served-model-name a b c": {"served_model_name": ["a", "b", "c"]},
+    "-O3": {"optimization_level": "3"},
+    f"-sc '{SPEC}'": {"speculative_config": json.loads(SPEC)},
+    "-sc '{\"num-speculative-tokens\": 3}'": {"speculative_config": {"num_speculative_tokens": 3}},
+    "-sc.method eagle3 -sc.num-speculative-tokens=3": {
+        "speculative_config": {"method": "eagle3", "num_speculative_tokens": 3}
+    },
+    "--speculative_config.a.b 1k --speculative-config.l+ x --speculative-config.l+=y,z": {
+        "speculative_config": {"a": {"b": 1000}, "l": ["x", "y", "z"]}
+    },
+    "--compilation-config '{\"mode\": 3, \"sizes\": [4k]}'": {"compilation_config": {"mode": 3, "sizes": [4000]}},
+    "--middleware a --middleware b": {"middleware": ["a", "b"]},
+}
+
+
+@pytest.mark.parametrize("typed", FLAGS)
+def test_flags_have_the_types_that_the_engine_gives_them(typed: str) -> None:
+    assert given_flags(f"vllm serve M {typed}") == {"model": "M", **FLAGS[typed]}
+
+
+def test_engine_that_takes_no_equals_sign_or_beginning_of_a_flag() -> None:
+    assert given_flags("llama-server -c 8 -ngl all -kvo -nkvo --spec-type draft-eagle3,ngram-mod", "CLI660") == {
+        "ctx_size": 8, "n_gpu_layers": "all", "kv_offload": False, "spec_type": "draft-eagle3,ngram-mod"
+    }  # fmt: skip
+    assert len(given_flags("llama-server --ctx-size=8 --ctx 8", "CLI657", "CLI657")["refused"]) == 2
+    assert given_flags("LLAMA_ARG_CTX_SIZE=9 LLAMA_ARG_THREADS=2 llama-server -t 4") == {"ctx_size": 9, "threads": 4}
+    assert given_flags("llama-server --control-vector-layer-range 1 2 -n -1") == {
+        "control_vector_layer_range": ["1", "2"], "n_predict": -1
+    }  # fmt: skip
+
+
+BAD = {  # as typed -> codes, and words of what is observed or expected
+    "vllm serve A --max-model-length 9": (["CLI657"], "did you mean '--max-model-len'?"),
+    "vllm serve A —speculative-config x": (["CLI657", "CLI657"], "did you mean '--speculative-config'?"),
+    "vllm serve A --spec x": (["CLI657"], "may be --spec-method"),
+    "vllm serve A --dtype flaot16": (["CLI658"], "did you mean 'float16'?"),
+    "vllm serve A --max-model-len": (["CLI658"], "a value behind it"),
+    "vllm serve A --max-model-len 1.5K": (["CLI658"], "an integer, such as 4096, 4k or 4K or auto"),
+    "vllm serve A --enforce-eager=1": (["CLI658"], "no value behind it"),
+    "vllm serve A -sc.method": (["CLI658"], "a value behind it"),
+    "vllm serve A B": (["CLI657"], "B at character 14"),
+    "vllm serve A --port x --port 1": (["CLI658"], "an integer"),
+    "vllm serve A -sc '{\"method\": eagle3}'": (["CLI659"], "character 30"),
+    "vllm serve A -sc \"{'method': 'eagle3'}\"": (["CLI659"], "Expecting property name"),
+    'vllm serve A -sc {"method":"eagle3"}': (["CLI659"], "single quotes"),
+    "vllm serve A -sc '{“method”: 1}'": (["CLI659"], "typographic quotes"),
+    "vllm serve A --port 1 --port 2": (["CLI660"], "1, then 2: the last counts"),
+    "vllm serve A -sc '{\"method\": \"eagle3\"}' -sc.model M": (["CLI660"], "the last counts"),
+    "vllm serve A --model B": (["CLI660"], "A, then B"),
+    "vllm serve A --port 1 --config x.yaml": (["CLI662"], "x.yaml, which is not read"),
+    "vllm serve $M": (["CLI662"], "$M at character 12"),
+    "vllm serve `cat m` --port $(p)": (["CLI662", "CLI662"], "`cat m` at character 12"),
+    "vllm serve A; sglang serve B": (["CLI662"], "another at character 15"),
+    "llama-server -m a --draft-max 3": (["CLI657"], "use --spec-draft-n-max"),
+    "llama-server -m a --spec-type draft-eagle": (["CLI658"], "did you mean 'draft-eagle3'?"),
+    "llama-server -c": (["CLI658"], "a value behind it"),
+    "vllm serve 'A": (["CLI655"], "it stops at character 12"),
+    'vllm serve "A': (["CLI655"], "it stops at character 12"),
+    "vllm serve A $(x": (["CLI655"], "it stops at character 14"),
+    "vllm serve A (b)": (["CLI655"], "( outside quotes"),
+    "vllm serve A >": (["CLI655"], "a redirection to nothing"),
+    "vllm serve A \\ \n --port 1": (["CLI655"], "blanks behind it, so that the line ends"),
+    "vllm serve A\n  --port 1": (["CLI655"], "it stops at character 16 (line 2), before '--port 1'"),
+    "vlm serve A": (["CLI656"], "did you mean 'vllm serve'?"),
+    "python -m sglang.launch_serve": (["CLI656"], "did you mean 'python* -m sglang.launch_server'?"),
+    "docker run org/other --model A": (["CLI656"], "docker run org/other"),
+    "": (["CLI656"], "nothing"),
+}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_what_cannot_be_read_is_named_with_its_place(line: str) -> None:
+    codes, words = BAD[line]
+    made = parse(line, LIBRARY)
+    assert [f.code for f in made.findings] == codes
+    assert words in " ".join(part for f in made.findings for part in (f.observed, f.expected, f.note))
+    assert bool(made.flags.get("refused")) == bool({"CLI657", "CLI658", "CLI659"} & set(codes))
+
+
+def test_value_that_a_shell_fills_in_is_not_known() -> None:
+    made = parse("vllm serve A --dtype $DTYPE -sc.method ${METHOD}", LIBRARY)
+    assert isinstance(made.flags["dtype"], Unknown)
+    assert isinstance(made.flags["speculative_config"]["method"], Unknown)
+
+
+def test_words_that_are_apart_already_give_the_same_flags() -> None:
+    words = ["vllm", "serve", "{target}", "--dtype", "float32", "-sc", '{"method": "eagle3", "model": "{drafter}"}']
+    assert flags_of(words, {"A": "b"}) == {
+        "model": "{target}", "dtype": "float32", "speculative_config": {"method": "eagle3", "model": "{drafter}"},
+        "env": {"A": "b"},
+    }  # fmt: skip
+    assert flags_of(["ls", "$HOME"]) == {"env": {}}
+    assert flags_of(["vllm", "serve", "$HOME"])["model"] == "$HOME"
+
+
+WORDS = st.one_of(
+    st.sampled_from(["vllm", "serve", "sglang", "llama-server", "python", "-m", "docker", "run", "-c", "bash", "env"]),
+    st.sampled_from([name for launches in (LIBRARY.get("launch", id)[0] for id in LIBRARY.files("launch"))
+                     for name in launches.names]),
+    st.sampled_from(["'", '"', "\\", "\n", "$", "${", "$(", "`", ">", "2>&1", "&&", ";", "#", "--", "-", "-sc.a", "=", "{"]),
+    st.text(max_size=12),
+)  # fmt: skip
+ENDINGS = st.lists(st.one_of(WORDS, st.sampled_from(["3", "auto", SPEC, "--max-model-len=4k", "-sc.a.b"])), max_size=8)
+
+
+@given(st.lists(WORDS, max_size=8), st.sampled_from(["", " "]), st.booleans())
+def test_no_line_raises(words: list[str], between: str, launched: bool) -> None:
+    made = parse(("vllm serve " if launched else "") + between.join(words), LIBRARY)
+    assert made.engine or made.findings
+
+
+@given(st.sampled_from([("vllm", "serve"), ("sglang", "serve"), ("llama-server",)]), ENDINGS,
+       st.dictionaries(st.from_regex(r"[A-Z_]{1,5}", fullmatch=True), st.text(max_size=9), max_size=2))  # fmt: skip
+def test_line_that_is_quoted_anew_says_the_same(command: tuple[str, ...], words: list[str], env: dict[str, str]) -> None:
+    words = [word for word in words if "\x00" not in word]
+    line = " ".join([*(f"{k}={shlex.quote(v)}" for k, v in env.items()), *map(shlex.quote, (*command, *words))])
+    made = parse(line, LIBRARY)
+    again = parse(made.quoted, LIBRARY)
+    assert (made.words, made.env) == (tuple(words), env)
+    assert (again.flags, again.words, again.env, again.command) == (made.flags, made.words, made.env, made.command)
+    assert flags_of([*command, *words], env, LIBRARY) == made.flags
