@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftproof.dims import Unknown
@@ -208,12 +208,14 @@ WORDS = st.one_of(
 ENDINGS = st.lists(st.one_of(WORDS, st.sampled_from(["3", "auto", SPEC, "--max-model-len=4k", "-sc.a.b"])), max_size=8)
 
 
+@settings(deadline=None)
 @given(st.lists(WORDS, max_size=8), st.sampled_from(["", " "]), st.booleans())
 def test_no_line_raises(words: list[str], between: str, launched: bool) -> None:
     made = parse(("vllm serve " if launched else "") + between.join(words), LIBRARY)
     assert made.engine or made.findings
 
 
+@settings(deadline=None)
 @given(st.sampled_from([("vllm", "serve"), ("sglang", "serve"), ("llama-server",)]), ENDINGS,
        st.dictionaries(st.from_regex(r"[A-Z_]{1,5}", fullmatch=True), st.text(max_size=9), max_size=2))  # fmt: skip
 def test_line_that_is_quoted_anew_says_the_same(command: tuple[str, ...], words: list[str], env: dict[str, str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftproof import versions
@@ -201,6 +201,7 @@ def test_shipped_engines_have_launches_of_a_version_that_was_read() -> None:
         assert resolve([f"{id}@{launches.version}"], library) == ([Asked(id, launches.version)], [])
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40), st.sampled_from(["", "vllm@", "vllm/vllm-openai:", "llama.cpp@b", "sglang@>="]))
 def test_no_spelling_raises_and_each_is_answered(text: str, start: str) -> None:
     found, said = resolve([start + text], SHIPPED)
