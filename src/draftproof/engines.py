@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from draftproof.conform import View
 from draftproof.contracts import EngineRow
-from draftproof.dims import Absent, Expr, Known, Seen, Unknown, braced, ordered, parse, value_of
+from draftproof.dims import Absent, Expr, Known, Seen, Unknown, braced, parse, value_of
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible
 from draftproof.library import Library
 from draftproof.pair import Couple

@@ -1,7 +1,7 @@
 """A launch line as it was typed: read as a shell and the engine would read it, and never run.
 
-``parse`` takes the text apart: words, quotes and line ends as a shell has them, what stands before the command (variables,
-``env``, ``sudo``, ``docker run``), the command itself, and its flags by the engine's own table of flags, which is data.
+``parse`` takes the text apart: words, quotes and line ends as a shell has them, what stands before the command
+(variables, ``env``, ``sudo``, ``docker run``), the command itself, and its flags by the engine's own table, which is data.
 What cannot be read is a finding with the character where it stops; nothing that is typed raises.
 
 What comes out is what rules of an engine speak of: ``launch.<dest>`` with a typed value, ``launch.env.NAME``, and
@@ -63,7 +63,9 @@ def quote(env: Mapping[str, str], words: Sequence[str]) -> str:
     return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in env.items()), *map(shlex.quote, words)])
 
 
-def flags_of(argv: Sequence[str], env: Mapping[str, str] | None = None, library: Library | None = None) -> dict[str, Any]:
+def flags_of(
+    argv: Sequence[str], env: Mapping[str, str] | None = None, library: Library | None = None
+) -> dict[str, Any]:
     """Return the flags of a launch that is already taken apart into words, as rules of its engine see them."""
     words = [Word(word, tuple(range(len(word) + 1)), (), False) for word in argv]
     made = _read(words, dict(env or {}), "", library or _shipped(), shlex.join(argv))
@@ -97,10 +99,13 @@ def _rest(commands: Sequence[tuple[list[Word], dict[str, str]]], line: str, libr
     """Say what stands behind the launch: flags that a lost line end cut off, and launches that are not looked at."""
     for n, (words, env) in enumerate(commands):
         if n == 0 and words and re.match(r"[-–—]\S", words[0].text):
-            yield _stops("launch", line, words[0].at[0], "a backslash at the end of the line before, and nothing behind it",
-                         f"the command ends there; {visible(words[0].text)} is no part of it")  # fmt: skip
+            wanted = "a backslash at the end of the line before, and nothing behind it"
+            seen = f"the command ends there; {visible(words[0].text)} is no part of it"
+            yield _stops("launch", line, words[0].at[0], wanted, seen)
         elif _engine(words, dict(env), library) is not None:
-            yield finding("CLI662", "launch", expected="one launch", observed=f"another at {_place(line, words[0].at[0])}")
+            yield finding(
+                "CLI662", "launch", expected="one launch", observed=f"another at {_place(line, words[0].at[0])}"
+            )
 
 
 def _nothing(commands: Sequence[tuple[list[Word], dict[str, str]]], library: Library) -> Finding:
@@ -236,7 +241,9 @@ class _Shell:
         if after[:1] == "\n" or after == "\r\n" or not after:
             self.n += 1 + (2 if after == "\r\n" else len(after[:1]))
         elif after[0] in " \t" and re.match(r"[ \t]+\r?(\n|\Z)", self.text[self.n + 1 :]):
-            raise _Unreadable(place, "a backslash that is the last of its line", "blanks behind it, so that the line ends")
+            raise _Unreadable(
+                place, "a backslash that is the last of its line", "blanks behind it, so that the line ends"
+            )
         else:
             self.put(after[0], self.at[self.n + 1])
             self.bare, self.n = False, self.n + 2
@@ -281,7 +288,9 @@ class _Shell:
             return
         end = self.text.find(closing, self.n + 2 if closing != "`" else self.n + 1)
         if end < 0:
-            raise _Unreadable(place, f"a {closing} that closes {self.text[self.n : self.n + 2]}", "an open substitution")
+            raise _Unreadable(
+                place, f"a {closing} that closes {self.text[self.n : self.n + 2]}", "an open substitution"
+            )
         self.holes.append(self.text[self.n : end + 1])
         self.put(self.text[self.n : end + 1], place)
         self.n = end + 1
@@ -290,7 +299,7 @@ class _Shell:
 def _commands(
     text: str, at: tuple[int, ...], known: dict[str, str], depth: int = 0
 ) -> Iterator[tuple[list[Word], dict[str, str]]]:
-    """Yield each command of a text, with the variables that it is given before it; those set alone hold from there on."""
+    """Yield each command of a text, with the variables that it is given; those set alone hold from there on."""
     shell = _Shell(text, at, known)
     exported: dict[str, str] = {}
     words: list[Word] = []
@@ -413,7 +422,9 @@ class _Engine(NamedTuple):
     image: str = ""
 
 
-def _engine(words: list[Word], env: dict[str, str], library: Library, image: str = "", depth: int = 0) -> _Engine | None:
+def _engine(
+    words: list[Word], env: dict[str, str], library: Library, image: str = "", depth: int = 0
+) -> _Engine | None:
     """Return the engine that a command launches, past whatever runs it; variables on the way join env."""
     more, words = _assigned(words)
     env |= more
@@ -505,11 +516,24 @@ def _read(words: list[Word], env: dict[str, str], line: str, library: Library, w
     flags: dict[str, Any] = {**reader.flags, "env": dict(env)}
     if reader.refused:
         flags["refused"] = reader.refused
-    sides = [next((str(v) for dest in dests if (v := _at(flags, dest)) is not None and not isinstance(v, Unknown)), "")
-             for dests in (made.launches.target, made.launches.drafter)]  # fmt: skip
-    command = tuple(w.text for w in made.words) or made.command.words
-    return Launch(whole, made.id, command, tuple(w.text for w in made.args), dict(env), flags, *sides, made.image,
-                  tuple(reader.found))  # fmt: skip
+    return Launch(
+        whole,
+        made.id,
+        tuple(w.text for w in made.words) or made.command.words,
+        tuple(w.text for w in made.args),
+        dict(env),
+        flags,
+        _first(flags, made.launches.target),
+        _first(flags, made.launches.drafter),
+        made.image,
+        tuple(reader.found),
+    )
+
+
+def _first(flags: Mapping[str, Any], dests: Iterable[str]) -> str:
+    """Return the text of the first of some flags that is given and known, or ""."""
+    seen = (_at(flags, dest) for dest in dests)
+    return next((str(value) for value in seen if value is not None and not isinstance(value, Unknown)), "")
 
 
 def _at(flags: Mapping[str, Any], dest: str) -> Any:
@@ -621,8 +645,9 @@ class _Reader:
     def gone(self, word: Word, flag: Flag) -> None:
         """Note a flag that the engine knows and refuses."""
         where = f" at {_place(self.line, word.at[0])}" if self.line else ""
-        self.found.append(finding("CLI657", f"launch: {visible(word.text, 80)}", expected=flag.gone,
-                                  observed=f"{visible(word.text, 80)}{where}, which was removed"))  # fmt: skip
+        self.say(
+            "CLI657", word.text, expected=flag.gone, observed=f"{visible(word.text, 80)}{where}, which was removed"
+        )
         self.refused.append(f"removed: {visible(word.text, 80)}")
 
     def plain(self, found: Sequence[Flag]) -> bool:
@@ -658,8 +683,9 @@ class _Reader:
             value = _loose(word.text)
         table = self.tables.setdefault(flag.dest, (flag, name, {}))[2]
         for part in path[:-1]:
-            inner = table.setdefault(part, {})
-            table = inner if isinstance(inner, dict) else table.__setitem__(part, {}) or table[part]
+            if not isinstance(table.get(part), dict):
+                table[part] = {}
+            table = table[part]
         old = table.get(path[-1])
         if isinstance(old, list) and isinstance(value, list):
             value = old + value
@@ -672,28 +698,49 @@ class _Reader:
         if flag.dashes and isinstance(value, dict):
             value = {key.replace("-", "_"): one for key, one in value.items()}
         if flag.dest in self.launches.unread:
-            self.found.append(finding("CLI662", f"launch: {visible(name)}", expected="all flags in the line",
-                                      observed=f"flags may stand in {visible(value, 80)}, which is not read"))  # fmt: skip
+            self.say(
+                "CLI662",
+                name,
+                expected="all flags in the line",
+                observed=f"flags may stand in {visible(value, 80)}, which is not read",
+            )
             self.flags["unread"] = [*self.flags.get("unread", ()), str(value)]
         if flag.many:
             held = self.flags.get(flag.dest)
-            self.flags[flag.dest] = [*(held if isinstance(held, list) else []), *(value if isinstance(value, list) else [value])]
+            self.flags[flag.dest] = [
+                *(held if isinstance(held, list) else []),
+                *(value if isinstance(value, list) else [value]),
+            ]
             return
         if flag.dest in self.given and self.given[flag.dest][1] != value:
             self.twice(name, self.given[flag.dest][1], value)
         self.given[flag.dest] = (name, value)
         self.flags[flag.dest] = value
 
+    def say(self, code: str, name: str, expected: str, observed: str, note: str = "") -> None:
+        """Add a finding about a flag."""
+        self.found.append(
+            finding(code, f"launch: {visible(name, 80)}", expected=expected, observed=observed, note=note)
+        )
+
     def twice(self, name: str, old: Any, new: Any) -> None:
         """Say that a flag is given twice."""
-        self.found.append(finding("CLI660", f"launch: {visible(name)}", expected="one value",
-                                  observed=f"{visible(old, 60)}, then {visible(new, 60)}: the last counts"))  # fmt: skip
+        self.say(
+            "CLI660",
+            name,
+            expected="one value",
+            observed=f"{visible(old, 60)}, then {visible(new, 60)}: the last counts",
+        )
 
     def holes(self, name: str, word: Word) -> None:
         """Say that a value is not known, because a shell would fill it in."""
         if word.holes:
-            self.found.append(finding("CLI662", f"launch: {visible(name)}", expected="the value itself",
-                                      observed=f"{visible(', '.join(word.holes))} at {_place(self.line, word.at[0])}"))  # fmt: skip
+            self.say(
+                "CLI662",
+                name,
+                expected="the value itself",
+                observed=f"{visible(', '.join(word.holes))} at {_place(self.line, word.at[0])}",
+            )
 
     def unknown(self, word: Word, several: Sequence[str] = ()) -> None:
         """Note a word that the engine does not know."""
@@ -701,8 +748,7 @@ class _Reader:
         close = f" (may be {', '.join(several[:6])})" if several else self.launches.close(name)
         where = f" at {_place(self.line, word.at[0])}" if self.line else ""
         what = "a flag that begins so" if several else f"a flag of {self.launches.engine} {self.launches.version}"
-        self.found.append(finding("CLI657", f"launch: {visible(word.text, 80)}", expected=what,
-                                  observed=f"{visible(word.text, 80)}{where}{close}"))  # fmt: skip
+        self.say("CLI657", word.text, expected=what, observed=f"{visible(word.text, 80)}{where}{close}")
         self.refused.append(f"unrecognized arguments: {visible(word.text, 80)}")
 
     def bad(self, name: str, word: Word, why: _Bad) -> None:
@@ -710,14 +756,16 @@ class _Reader:
         at = word.at[min(why.at, len(word.at) - 1)] if word.at else 0
         where = f" at {_place(self.line, at)}" if self.line else f" at its character {why.at + 1}"
         note = ""
-        if why.code == "CLI659" and word.text[:1] == "{" and self.line[word.at[0] :][:1] == "{" and (
-            word.at[0] == 0 or self.line[word.at[0] - 1] not in "\"'"
+        if (
+            why.code == "CLI659"
+            and word.text[:1] == "{"
+            and self.line[word.at[0] :][:1] == "{"
+            and (word.at[0] == 0 or self.line[word.at[0] - 1] not in "\"'")
         ):
             note = "outside quotes a shell takes the \" away: write it in single quotes, '{…}'"
         elif re.search("[“”‘’„]", word.text):
             note = "it holds typographic quotes: write plain ones"
-        self.found.append(finding(why.code, f"launch: {visible(name)}", expected=why.expected,
-                                  observed=f"{visible(word.text, 80)!r}{where}", note=note))  # fmt: skip
+        self.say(why.code, name, expected=why.expected, observed=f"{visible(word.text, 80)!r}{where}", note=note)
         self.refused.append(f"argument {visible(name)}: {visible(word.text, 80)}")
 
 
@@ -777,9 +825,8 @@ def _size(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT])", text.strip(), re.ASCII)
     if not found:
         return int(text)
-    if found[2].islower():
-        return int(float(found[1]) * _UNITS[found[2]])
-    return int(found[1]) * _UNITS[found[2]]
+    many = int(_UNITS[found[2]])
+    return int(float(found[1]) * many) if found[2].islower() else int(found[1]) * many
 
 
 def _json(text: str) -> Any:

@@ -688,8 +688,12 @@ def _check_launch(data: Mapping[str, Any], out: Problems) -> None:
     for id, row in flags.items():
         for name in (*(row.get("names") or (_dashed(id),)), *(row.get("off") or ())):
             if name is not None and spelt.setdefault(name, id) != id:
-                out.add("CON104", ("flags", id, "names"), f"{name}, as flags.{spelt[name]}", expected="a name of its own")
-    named = [((key, n), one) for key in ("target", "drafter", "unread") for n, one in enumerate(data.get(key) or ())]
+                out.add(
+                    "CON104", ("flags", id, "names"), f"{name}, as flags.{spelt[name]}", expected="a name of its own"
+                )
+    named: list[tuple[Where, str | None]] = [
+        ((key, n), one) for key in ("target", "drafter", "unread") for n, one in enumerate(data.get(key) or ())
+    ]
     named += [(("commands", n, "positional"), (row or {}).get("positional"))
               for n, row in enumerate(data.get("commands") or ())]  # fmt: skip
     named += [(("advice", n, "flag"), (row or {}).get("flag")) for n, row in enumerate(data.get("advice") or ())]

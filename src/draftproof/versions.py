@@ -141,7 +141,9 @@ def _parsed(text: str) -> _Parsed | None:
                 continue
             rest = (*parts[:start], *parts[start + length :])
             local = re.split(r"[.]", version.local or "")
-            whole = all(re.fullmatch(_BUILD, part) for part in rest) and not any(re.fullmatch(_COMMIT, p) for p in local)
+            whole = all(re.fullmatch(_BUILD, part) for part in rest) and not any(
+                re.fullmatch(_COMMIT, p) for p in local
+            )
             return _Parsed(scheme, version, version.release, whole)
     return None
 
@@ -160,7 +162,9 @@ def _nearest(name: str, text: str, one: _Parsed, known: Sequence[tuple[_Parsed, 
         return Asked(name, known[0][1].is_, text, False)
     near = _beside(alike, one.version)
     oldest, newest = (f(row[0].version for row in alike) for f in (min, max))
-    inside = oldest.release <= one.version.release and (one.version <= newest or one.version.base_version in _next(newest))
+    inside = oldest.release <= one.version.release and (
+        one.version <= newest or one.version.base_version in _next(newest)
+    )
     inside |= any(one.version.base_version == row[0].version.base_version for row in alike)
     inside &= one.version <= newest or one.version.is_prerelease or one.release == newest.release
     return Asked(name, near[1].is_, text, inside)

@@ -9,17 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftproof import versions
+from draftproof.language import KINDS
 from draftproof.library import Library
 from draftproof.versions import Asked, resolve
 
-CODES = "\n".join(
-    f'{kind} = "VLLM6{n:02}"'
-    for n, kind in zip(
-        (*range(1, 11), 20, 30),
-        "refuses ignored cut unset layers replaced reads stops launch copes meant unknown".split(),
-        strict=True,
-    )
-)
+CODES = "\n".join(f'{kind} = "VLLM601"' for kind in KINDS["profile"].fields["codes"].fields)
 PROFILE = """schema = 1
 kind = "profile"
 id = "{id}"
