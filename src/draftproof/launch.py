@@ -1,7 +1,7 @@
 """A launch line as it was typed: read as a shell and the engine would read it, and never run.
 
 ``parse`` takes the text apart: words, quotes and line ends as a shell has them, what stands before the command
-(variables, ``env``, ``sudo``, ``docker run``), the command itself, and its flags by the engine's own table, which is data.
+(variables, ``env``, ``sudo``, ``docker run``), the command itself, and its flags by the table of the engine, as data.
 What cannot be read is a finding with the character where it stops; nothing that is typed raises.
 
 What comes out is what rules of an engine speak of: ``launch.<dest>`` with a typed value, ``launch.env.NAME``, and
