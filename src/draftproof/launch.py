@@ -11,6 +11,7 @@ What comes out is what rules of an engine speak of: ``launch.<dest>`` with a typ
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -850,8 +851,29 @@ def _loose(text: str) -> Any:
 # --- contradictions with what else is asked -----------------------------------------------------------------------
 
 
-def differs(given: str, typed_: str, names: Iterable[str] = ()) -> bool:
-    """Tell whether a model that is asked about is another than the one a line names, as far as names tell."""
-    plain = typed_.partition("@")[0].rstrip("/").lower()
-    known = {given.partition("@")[0].rstrip("/").lower(), *(name.lower() for name in names)}
-    return bool(plain) and plain not in known
+def contradictions(made: Launch, engines: Iterable[str] = (), **sides: tuple[str, Iterable[str]]) -> Iterator[Finding]:
+    """Say where a line and a question speak of different things.
+
+    engines are the ids that are asked about, all of them for none; a side, drafter or target, is the model that is
+    asked about with the other names that it goes by.
+    """
+    asked = list(engines)
+    if asked and made.engine not in asked:
+        yield finding("CLI661", "launch: engine", expected=f"a launch of {' or '.join(asked)}", observed=made.engine)
+    for role, (model, names) in sides.items():
+        typed = getattr(made, role)
+        if model and typed and _differ(model, typed, names):
+            yield finding("CLI661", f"launch: {role}", expected=visible(model), observed=visible(typed))
+
+
+_REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+
+
+def _differ(asked: str, typed: str, names: Iterable[str]) -> bool:
+    """Tell whether two models differ; a path and a name may be the same, on the machine that the line is for."""
+    asked, typed = (text.partition("@")[0].rstrip("/") for text in (asked, typed))
+    if _REPO.fullmatch(asked) and _REPO.fullmatch(typed):
+        return typed.lower() not in {asked.lower(), *(name.lower() for name in names)}
+    if asked.startswith((".", "/")) and typed.startswith((".", "/")):
+        return os.path.abspath(asked) != os.path.abspath(typed)
+    return False

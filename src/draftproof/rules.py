@@ -29,10 +29,10 @@ BANDS = {
     "DIM": "unification of dimensions",
     "PAIR": "drafter against target",
     "REL": "a release, beyond tensors",
+    "CLI": "how an engine is named, and how it is launched",
     "VLLM": "what vLLM does",
     "SGL": "what SGLang does",
     "LCPP": "what llama.cpp does",
-    "CLI": "how an engine is named, and how it is launched",
 }
 
 # fmt: off

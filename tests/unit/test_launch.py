@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftproof.dims import Unknown
-from draftproof.launch import Launch, flags_of, parse
+from draftproof.launch import Launch, contradictions, flags_of, parse
 from draftproof.library import Library
 
 LIBRARY = Library()
@@ -180,6 +180,32 @@ def test_what_cannot_be_read_is_named_with_its_place(line: str) -> None:
     assert [f.code for f in made.findings] == codes
     assert words in " ".join(part for f in made.findings for part in (f.observed, f.expected, f.note))
     assert bool(made.flags.get("refused")) == bool({"CLI657", "CLI658", "CLI659"} & set(codes))
+
+
+@pytest.mark.parametrize(
+    ("engines", "drafter", "target", "seen"),
+    [
+        ([], "C/D", "A/B", []),
+        (["vllm"], "c/d@abc", "A/B/", []),
+        (["sglang"], "C/D", "A/B", ["launch: engine"]),
+        (["vllm", "sglang"], "C/E", "A/C", ["launch: drafter", "launch: target"]),
+        ([], "./local", "", []),
+        ([], "Other/Name", "", []),
+    ],
+)
+def test_line_that_speaks_of_something_else_contradicts(
+    engines: list[str], drafter: str, target: str, seen: list[str]
+) -> None:
+    found = list(contradictions(read(VLLM), engines, drafter=(drafter, ["other/name", "C/D"] if "O" in drafter else []),
+                                target=(target, [])))  # fmt: skip
+    assert [(f.code, f.subject) for f in found] == [("CLI661", subject) for subject in seen]
+
+
+def test_path_contradicts_another_path_alone() -> None:
+    made = read("vllm serve /models/a -sc.model ./b")
+    assert list(contradictions(made, drafter=("b/c", []), target=("A/B", []))) == []
+    assert list(contradictions(made, drafter=("./x/../b", []), target=("/models/a/", []))) == []
+    assert len(list(contradictions(made, drafter=("./c", []), target=("/models/b", [])))) == 2
 
 
 def test_value_that_a_shell_fills_in_is_not_known() -> None:
