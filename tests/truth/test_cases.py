@@ -13,9 +13,9 @@ import pytest
 from draftproof.testing import cases, fixtures
 
 SOME = sorted({case.family for case in cases.cases() if case.kind == "healthy"})
-TRIED = [case.id for case in cases.cases()][::20]  # of every family and kind of fault
+TRIED = [case.id for case in cases.cases()][::40]  # of every family and kind of fault
 ENGINES = ("vllm", "sglang", "llama.cpp")
-ENOUGH = {"vllm": 120, "sglang": 120, "llama.cpp": 120}  # different faults that an engine is tried with
+ENOUGH = {"vllm": 400, "sglang": 400, "llama.cpp": 300}  # different faults that an engine is tried with
 
 
 def header(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:

@@ -50,6 +50,7 @@ class Case:
     kind: str = "broken"  # broken, healthy, or perturbed: shows that the fixture depends on what was changed
     folder: str = "drafter"  # where the drafter lies in the case's folder
     subject: str = ""  # what is wrong, the same for families that are one family in other engines
+    later: bool = False  # it tells little that others do not: run last
 
     @property
     def tokens(self) -> int:
@@ -113,7 +114,7 @@ def build(case: Case, folder: Path) -> Path:
     fixtures.write(drafter, place / case.folder)
     row = {
         "id": case.id, "family": case.family, "target": name, "drafter": case.folder, "prompt": list(_prompt(case)),
-        "tokens": case.tokens, "order": list(_all()).index(case.id), "launch": case.launch, "env": case.env,
+        "tokens": case.tokens, "order": _order().index(case.id), "launch": case.launch, "env": case.env,
         "twin": case.twin, "feature": case.feature,
     }  # fmt: skip
     path = place / "case.json"
@@ -402,15 +403,27 @@ def _data() -> dict[str, Any]:
 @cache
 def _all() -> dict[str, Case]:
     found: dict[str, Case] = {}
-    for family in _data()["family"]:
+    for family, row in _data()["family"].items():
         for case in _family(family):
             if case.id in found:
                 raise ValueError(f"two cases are called {case.id}")
-            found[case.id] = case
+            found[case.id] = replace(
+                case, later=_any(case.id.partition("/")[2], _data()["later"].get(row.get("later"), ()))
+            )
     for case in found.values():
         if case.twin and case.twin not in found:
             raise ValueError(f"{case.id}: its twin {case.twin} is no case")
     return found
+
+
+@cache
+def _order() -> list[str]:
+    """Return ids as they are run: twins, then some of every part of every family, so that a run cut short is spread."""
+    parts: dict[str, list[str]] = {}
+    for id in _all():
+        parts.setdefault(id.rpartition("/")[0], []).append(id)
+    at = {id: n / len(part) for part in parts.values() for n, id in enumerate(part)}
+    return sorted(_all(), key=lambda id: (_all()[id].kind != "healthy", _all()[id].later, at[id]))
 
 
 def cases(engine: str = "") -> list[Case]:

@@ -508,7 +508,7 @@ class Run:
                 out = forward(self.draft, kept, token, step, out.hidden_states[-1:])
                 self.line["logits"].append(numbers(out.next_token_logits[-1]))
         every = torch.arange(out.next_token_logits.shape[-1])
-        self.target.get_input_embeddings()(hot[every] if hot is not None else every)
+        F.embedding(hot[every] if hot is not None else every, self.target.get_embed_and_head()[0])
 
     def block(self, args, target, draft, ids) -> None:
         """Prefill the target and draft one block, as the worker of a block drafter does."""
