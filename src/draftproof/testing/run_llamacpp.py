@@ -9,7 +9,7 @@ and writes one JSON line per case that has a launch for "llama.cpp".
 - Each step of a case is a process of its own, so an assertion that aborts the engine ends that step alone.
 - The launch is read by the engine's own parser: `common_params_parse` is in xllamacpp's library, though not exported,
   and is called where the library's symbol table says. The words of a launch are therefore those of `llama-server`.
-- Three words are added to each launch, none of which changes a number: no warm-up, two threads, the log in full.
+- Three words are added to each launch, none of which changes a number: no warm-up, one thread, the log in full.
 - llama.cpp leaves no parameter at what memory happened to hold: a missing tensor is refused. Nothing is filled.
 - Two patches of the converter: `GGUFWriter.add_norm_before_fc`, which it calls and does not have, writes the key that
   the engine reads; a tokenizer that it has no hash of is taken for a byte-level one, which those of the fixtures are.
@@ -18,9 +18,11 @@ and writes one JSON line per case that has a launch for "llama.cpp".
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import importlib.metadata
 import json
+import logging
 import os
 import re
 import signal
@@ -37,7 +39,7 @@ ENGINE = "llama.cpp"
 SERVER = 12  # LLAMA_EXAMPLE_SERVER, whose set of flags llama-server takes; `_parser` tries that it is still so
 PARSE = "_Z19common_params_parseiPPcR13common_params13llama_examplePFviS0_E"
 INIT = "PyInit_xllamacpp"
-ADDED = ["--no-warmup", "-t", "2", "-lv", "4"]
+ADDED = ["--no-warmup", "-t", "1", "-lv", "4"]
 _HEAD = 16  # bytes of a Python object before the `common_params` that xllamacpp holds in it by value
 _STAMP = re.compile(r"^\d+\.\d\d\.\d\d\d\.\d\d\d ([A-Z]) ")
 _ASSERT = re.compile(r"([\w.-]+:\d+: GGML_ASSERT\(.*)")
@@ -281,6 +283,14 @@ def _plain(text: str, work: Path, root: Path) -> str:
     return " ".join(text.split())
 
 
+def _warm(target: Path) -> None:
+    """Convert a target once for nothing: what that imports, a second's work, is then there in every step's process."""
+    with tempfile.TemporaryDirectory() as folder, Path(folder, "log").open("w") as log:
+        with contextlib.suppress(BaseException), contextlib.redirect_stderr(log):
+            _convert(target, Path(folder) / "target.gguf", None, [])
+        logging.getLogger().handlers.clear()  # each step logs to its own standard error
+
+
 def main() -> int:
     """Run the cases of a folder and print a line for each."""
     reader = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -295,6 +305,7 @@ def main() -> int:
 
     torch.set_num_threads(1)
     root = given.cases.resolve()
+    _warm(next(iter(sorted((root / "targets").iterdir())), root))
     only = set(filter(None, given.only.split(",")))
     out = given.out.open("w") if given.out else sys.stdout
     with tempfile.TemporaryDirectory() as work:
