@@ -117,3 +117,9 @@ def test_known_pair_is_accepted_as_far_as_its_ring_says() -> None:
     broken = fixtures.known(break_every=5)
     assert 0 < broken.accepted < broken.drafted
     assert len(fixtures.known().tokens) == 101
+
+
+def test_key_that_is_set_and_then_unset_is_gone() -> None:
+    target, drafter = cases.models(cases.case(f"{SOME[0]}/healthy"))
+    cases.config({"a.b": 1, "a.c": 2}, ["a.b"])(target, drafter)
+    assert drafter.config["a"] == {"c": 2}

@@ -56,11 +56,29 @@ def test_token_that_no_head_gives_is_as_its_twins() -> None:
     assert truth.table(made, "2026-11-30").rows[BROKEN.id].outcome == "meant"
 
 
-def test_accepted_tokens_are_compared_where_they_are_counted() -> None:
-    made = lines(accepted=60)
-    made[0]["accepted"] = 75
+FIRST = [[[7, 0.5], [8, 0.3]], [[9, 0.6], [4, 0.2]]]
+
+
+@pytest.mark.parametrize(
+    ("accepted", "proposed", "outcome", "by"),
+    [
+        (75, FIRST, "meant", ""),
+        (60, FIRST, "degraded", "accepted 60 of 75"),
+        (75, [FIRST[0], [[9, 0.601], [4, 0.2]]], "meant", ""),
+        (75, [FIRST[0], [[9, 0.61], [4, 0.2]]], "degraded", "odds 0.01"),
+        (75, [FIRST[0], [[9, 0.6], [3, 0.201]]], "meant", ""),
+        (75, [[[6, 0.9], [7, 0.1]], FIRST[1]], "degraded", "odds 0.6"),
+        (75, FIRST[:1], "degraded", "1 drafts where there are 2"),
+        (75, [FIRST[0], [[9, "nan"], [4, "nan"]]], "degraded", "not finite"),
+    ],
+)
+def test_accepted_tokens_are_compared_where_they_are_counted_and_the_odds_of_the_first_proposals(
+    accepted: int, proposed: Any, outcome: str, by: str
+) -> None:
+    made = lines(accepted=accepted, proposed=proposed)
+    made[0] |= {"accepted": 75, "proposed": FIRST}
     row = truth.table(made, "2026-11-30").rows[BROKEN.id]
-    assert (row.outcome, row.by) == ("degraded", "accepted 60 of 75")
+    assert (row.outcome, row.by) == (outcome, by)
 
 
 def test_refusal_keeps_stage_error_and_first_line() -> None:

@@ -144,7 +144,7 @@ def config(changes: Mapping[str, Any], without: Sequence[str] = ()) -> Fault:
     """Return a fault that sets and removes dotted config keys; `target.` in front means the target's."""
 
     def fault(target: Model, drafter: Model) -> None:
-        for key in (*changes, *without):
+        for key, stays in (*((key, True) for key in changes), *((key, False) for key in without)):
             side, name = _side(target, drafter, key)
             *path, last = name.split(".")
             table = side.config
@@ -152,7 +152,7 @@ def config(changes: Mapping[str, Any], without: Sequence[str] = ()) -> Fault:
                 if not isinstance(table.get(part), dict):
                     table[part] = {}
                 table = table[part]
-            if key in changes:
+            if stays:
                 table[last] = None if changes[key] == "null" else json.loads(json.dumps(changes[key]))
             else:
                 table.pop(last, None)

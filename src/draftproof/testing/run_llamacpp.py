@@ -10,6 +10,8 @@ writes one JSON line per case that has a launch for "llama.cpp".
 - The launch is read by the engine's own parser: `common_params_parse` is in xllamacpp's library, though not exported,
   and is called where the library's symbol table says. The words of a launch are therefore those of `llama-server`.
 - Three words are added to each launch, none of which changes a number: no warm-up, one thread, the log in full.
+- It gives no logits. Its log has the best tokens of each draft with their odds, to three digits: those of the first
+  drafts are noted beside the count of accepted tokens, for a drafter with random weights has none accepted.
 - llama.cpp leaves no parameter at what memory happened to hold: a missing tensor is refused. Nothing is filled.
 - Two patches of the converter: `GGUFWriter.add_norm_before_fc`, which it calls and does not have, writes the key that
   the engine reads; a tokenizer that it has no hash of is taken for a byte-level one, which those of the fixtures are.
@@ -23,6 +25,7 @@ import ctypes
 import importlib.metadata
 import json
 import logging
+import math
 import os
 import re
 import signal
@@ -39,8 +42,9 @@ ENGINE = "llama.cpp"
 SERVER = 12  # LLAMA_EXAMPLE_SERVER, whose set of flags llama-server takes; `_parser` tries that it is still so
 PARSE = "_Z19common_params_parseiPPcR13common_params13llama_examplePFviS0_E"
 INIT = "PyInit_xllamacpp"
-ADDED = ["--no-warmup", "-t", "1", "-lv", "4"]
+ADDED = ["--no-warmup", "-t", "1", "-lv", "5"]
 _HEAD = 16  # bytes of a Python object before the `common_params` that xllamacpp holds in it by value
+_CANDIDATE = re.compile(r"draft candidate +(\d+), pos +(\d+): +(\d+) \( *([-\w.]+)\)")
 _STAMP = re.compile(r"^\d+\.\d\d\.\d\d\d\.\d\d\d ([A-Z]) ")
 _ASSERT = re.compile(r"([\w.-]+:\d+: GGML_ASSERT\(.*)")
 _THROWN = re.compile(r"terminate called after throwing an instance of '([\w:]+)'")
@@ -208,6 +212,22 @@ def _failure(said: dict[str, Any], log: Path) -> tuple[str, str]:
     return said.get("error", ""), said.get("message", "")
 
 
+def _proposed(log: Path) -> list[list[list[Any]]]:
+    """Return what the drafter proposes first: for each position the best tokens that are logged, with their odds."""
+    rows: list[list[list[Any]]] = []
+    for _, text in _lines(log):
+        if found := _CANDIDATE.search(text):
+            rank, position, token = (int(found[n]) for n in (1, 2, 3))
+            if rank == 0 and position < len(rows):
+                break  # a second round
+            while len(rows) <= position:
+                rows.append([])
+            rows[position].append([token, float(found[4]) if math.isfinite(float(found[4])) else found[4]])
+        elif rows and "accepted" in text:
+            break
+    return rows
+
+
 def _noted(log: Path) -> dict[str, Any]:
     """Return the layers that the drafter is said to read, the tensors not used, and the warnings."""
     text = "\n".join(line for _, line in _lines(log))
@@ -228,7 +248,7 @@ def run(root: Path, place: Path, case: dict[str, Any], work: Path, seconds: floa
     line: dict[str, Any] = {
         "id": case["id"], "engine": ENGINE, "version": importlib.metadata.version("xllamacpp"), "runner": "",
         "outcome": "refused", "stage": "convert", "error": "", "message": "", "logits": None, "tokens": None,
-        "accepted": None, "drafted": None, "aux": None, "ignored": [], "unset": [], "warnings": [], "seconds": 0.0,
+        "accepted": None, "drafted": None, "proposed": None, "aux": None, "ignored": [], "unset": [], "warnings": [], "seconds": 0.0,
     }  # fmt: skip
     argv: list[str] = list(case["launch"][ENGINE])
     target = root / "targets" / case["target"]
@@ -269,7 +289,7 @@ def run(root: Path, place: Path, case: dict[str, Any], work: Path, seconds: floa
     line["stage"] = mark.read_text()
     if "accepted" not in said:
         return finish(said)
-    line.update(outcome="ran", accepted=said["accepted"], drafted=said["drafted"])
+    line.update(outcome="ran", accepted=said["accepted"], drafted=said["drafted"], proposed=_proposed(log))
     if said["generated"] != case["tokens"]:
         line["warnings"].append(f"generated {said['generated']} of {case['tokens']} tokens")
     line["seconds"] = round(time.monotonic() - began, 2)

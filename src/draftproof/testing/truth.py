@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 NEAR = 1e-3  # logits that differ by more are degraded
+ROUND = 1.5e-3  # odds of tokens that differ by more: they are logged with three digits
 OUTCOMES = ("refuses", "degraded", "meant")
 SAID = {"refuses": "refuses", "degrades": "degraded", "as meant": "meant", "unknown": "unknown"}
 FOLDERS = (Path(__file__).parent / "tables", Path(__file__).parents[3] / "tests" / "truth" / "tables")
@@ -150,7 +151,7 @@ def _apart(line: Mapping[str, Any], twin: Mapping[str, Any]) -> str:
     """Say how a run is worse than its twin's; nothing if it is not."""
     if line.get("accepted") is not None:
         count, whole = line["accepted"], twin["accepted"]
-        return f"accepted {count} of {whole}" if count < whole else ""
+        return f"accepted {count} of {whole}" if count < whole else _otherwise(line["proposed"], twin["proposed"])
     rows, others = line["logits"] or [], twin["logits"] or []
     if [len(row) for row in rows] != [len(row) for row in others]:
         return f"logits of {[len(row) for row in rows]} where they are {[len(row) for row in others]}"
@@ -162,6 +163,25 @@ def _apart(line: Mapping[str, Any], twin: Mapping[str, Any]) -> str:
     if most > NEAR:
         return f"logits {most:.3g}"
     return "" if line.get("tokens") == twin.get("tokens") else "tokens"
+
+
+def _otherwise(rows: Sequence[Any], others: Sequence[Any]) -> str:
+    """Say how proposals differ: rows of (token, odds), of which the engine tells three digits."""
+    if any(not isinstance(odds, float) for row in rows for _, odds in row):
+        return "not finite"
+    if len(rows) != len(others):
+        return f"{len(rows)} drafts where there are {len(others)}"
+    most = max((_odds(*pair) for pair in zip(rows, others, strict=True)), default=0.0)
+    return f"odds {most:.3g}" if most > ROUND else ""
+
+
+def _odds(row: Sequence[tuple[int, float]], other: Sequence[tuple[int, float]]) -> float:
+    """Return by how much the odds of a token differ at least: one that is not listed has no more than the last has."""
+    mine, others = dict(row), dict(other)
+    apart = [abs(odds - others[token]) for token, odds in row if token in others]
+    apart += [odds - min(others.values(), default=0.0) for token, odds in row if token not in others]
+    apart += [odds - min(mine.values(), default=0.0) for token, odds in other if token not in mine]
+    return max(apart, default=0.0)
 
 
 # --- predicted ----------------------------------------------------------------------------------------------------
