@@ -248,7 +248,8 @@ def run(root: Path, place: Path, case: dict[str, Any], work: Path, seconds: floa
     line: dict[str, Any] = {
         "id": case["id"], "engine": ENGINE, "version": importlib.metadata.version("xllamacpp"), "runner": "",
         "outcome": "refused", "stage": "convert", "error": "", "message": "", "logits": None, "tokens": None,
-        "accepted": None, "drafted": None, "proposed": None, "aux": None, "ignored": [], "unset": [], "warnings": [], "seconds": 0.0,
+        "accepted": None, "drafted": None, "proposed": None, "aux": None, "ignored": [], "unset": [], "warnings": [],
+        "seconds": 0.0,
     }  # fmt: skip
     argv: list[str] = list(case["launch"][ENGINE])
     target = root / "targets" / case["target"]
