@@ -309,8 +309,9 @@ class EngineRow(NamedTuple):
     source: str
     stage: str = "load"
     error: str = ""  # the class of what is raised
-    effect: str = "reads"  # which kind of finding it is
-    versions: str = ""  # to which it applies; "" is all
+    effect: str = ""  # which kind of finding it is, if another than its outcome's
+    log: str = ""  # what the log says of it
+    do: str = ""  # what to do, where that is more than the code's own
     line: str = ""
 
     @property

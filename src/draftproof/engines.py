@@ -8,7 +8,7 @@ that apply. Each step yields effects. What they come to is decided last: the fir
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -41,6 +41,9 @@ class Effect(NamedTuple):
     basis: str = "read"
     line: str = ""
     note: str = ""
+    log: str = ""  # what the log says; without it, nothing
+    do: str = ""  # where it is more than the code's own
+    worst: str = "refuses"  # of one that is unknown: what it may turn out to be
 
 
 @dataclass
@@ -67,11 +70,11 @@ class Prediction:
 
     @property
     def outcome(self) -> str:
-        """Return refuses, degrades, unknown, or as meant."""
-        if self.refusal:
-            return "refuses"
+        """Return refuses, degrades, unknown, or as meant; what may yet be refused is not known to run."""
         found = {e.outcome for e in self.effects}
-        return next((one for one in ("degrades", "unknown") if one in found), MEANT)
+        if "refuses" not in found and any(e.outcome == "unknown" and e.worst == "refuses" for e in self.effects):
+            return "unknown"
+        return next((one for one in ("refuses", "degrades", "unknown") if one in found), MEANT)
 
 
 def judge(
@@ -90,16 +93,17 @@ def judge(
     for one in named:
         profile, _ = library.get("profile", one.engine)
         flags = (launches or {}).get(one.engine)
-        made = predict(profile, library, drafter, target, couple, version=one.version, asked=one.asked, flags=flags)
-        made.near = one.near
-        out += findings_of(made)
-        for runner in dict.fromkeys(row.is_ for row in profile.runners):
-            if runner != made.runner and flags is None:
-                other = predict(profile, library, drafter, target, couple, version=one.version, asked=one.asked,
-                                runner=runner)  # fmt: skip
-                other.near = one.near
-                if (other.outcome, other.effects) != (made.outcome, made.effects):
-                    out += findings_of(other)
+        sides = (profile, library, drafter, target, couple)
+        made = [predict(*sides, version=one.version, asked=one.asked, flags=flags)]
+        if flags is None:  # any of its runners may serve
+            made += [
+                predict(*sides, version=one.version, asked=one.asked, runner=runner)
+                for runner in dict.fromkeys(row.is_ for row in profile.runners)
+                if runner != made[0].runner
+            ]
+        for each in made:
+            each.near = one.near
+        out += findings_of(*made)
     return out
 
 
@@ -110,7 +114,7 @@ class World:
     """Look up what an engine sees: its own facts and dims, flags of the launch, both configs, and the pair's dims."""
 
     def __init__(self, profile: Profile, drafter: View, target: View | None, couple: Couple | None,
-                 flags: Mapping[str, Any], said: Mapping[str, str]) -> None:  # fmt: skip
+                 flags: Mapping[str, Any], said: Mapping[str, str | Unknown]) -> None:  # fmt: skip
         self.profile, self.drafter, self.target, self.couple = profile, drafter, target, couple
         self.flags = flags
         self.said = dict(said)  # version, family, line, runner, method, architecture, code
@@ -119,8 +123,8 @@ class World:
         self._memo: dict[str, Seen] = {}
         self._open: set[str] = set()
 
-    def say(self, name: str, value: str) -> None:
-        """Fix what the interpreter has found; what rests on it is asked anew."""
+    def say(self, name: str, value: str | Unknown) -> None:
+        """Fix what the interpreter has found, or that it cannot be told; what rests on it is asked anew."""
         self.said[name] = value
         self._memo.clear()
 
@@ -143,12 +147,14 @@ class World:
 
     def _find(self, name: str) -> Seen:
         if name in self.said:
-            return Known(self.said[name], name)
+            said = self.said[name]
+            return said if isinstance(said, Unknown) else Known(said, name)
         if name in self.exprs:
             value = value_of(self.exprs[name], self)
             return value if isinstance(value, Unknown) else Known(value, str(self.exprs[name]))
-        if self.couple is not None and name in self.couple.dims.dims:
-            return self.couple.dims(name)
+        dims = self.drafter.dims if self.couple is None else self.couple.dims
+        if name in dims.dims:
+            return dims(name)
         side, _, key = name.partition(".")
         if side == "launch":
             return self._flag(key)
@@ -157,9 +163,11 @@ class World:
             return Known(fact.value, fact.source) if fact else Unknown(f"{key} is not declared")
         if side == "has":  # a tensor by the role that the drafter's family gives it, or by its name
             role = self.drafter.contract.roles.get(key, "") if self.drafter.contract else ""
-            if not self.drafter.table.read:
-                return Unknown(self.drafter.table.basis, told=True)
-            return Known(bool({role, key} & {*self.drafter.names, *self.drafter.table.tensors}), role or key)
+            table = self.drafter.table
+            there = table.read and bool({role, key} & {*self.drafter.names, *table.tensors})
+            if not there and not (table.read and table.complete):
+                return Unknown(table.basis or "not all tensors were read", told=True)
+            return Known(there, role or key)
         view = {"drafter": self.drafter, "target": self.target}.get(side)
         if view is None:
             return Unknown(f"{name} is not known" if side != "target" else "no target is given", told=side == "target")
@@ -194,15 +202,13 @@ class World:
         value = value_of(when, self)
         return value if isinstance(value, (bool, Unknown)) else Unknown(f"{when} is {value!r}")
 
-    def first(self, rows: Sequence[Any]) -> tuple[Any, Unknown | None]:
-        """Return the first row whose condition holds; and what is not known, if that may have been an earlier one."""
-        unsure: Unknown | None = None
+    def first(self, rows: Sequence[Any]) -> Any:
+        """Return the first row whose condition holds, None if that is none, or Unknown where it cannot be told."""
         for row in rows:
             holds = self.holds(row.when)
-            if holds is True:
-                return row, unsure
-            unsure = unsure or (holds if isinstance(holds, Unknown) else None)
-        return None, unsure
+            if holds is not False:
+                return row if holds is True else holds
+        return None
 
 
 # --- the way of an engine -----------------------------------------------------------------------------------------
@@ -227,44 +233,53 @@ def predict(
     version = version or profile.versions[0].is_
     out = Prediction(profile, version, not asked, asked)
     family = drafter.contract.id if drafter.contract else ""
-    said = {"version": asked or version, "family": family, "line": "no" if flags is None else "yes"}
+    said: dict[str, str | Unknown] = {
+        "version": asked or version,
+        "family": family,
+        "line": "no" if flags is None else "yes",
+    }
     said |= dict.fromkeys(("runner", "method", "architecture", "code"), "")
     world = World(profile, drafter, target, couple, flags or {}, said)
-    out.runner = runner or _choose(world, profile.runners, out, "runner")
-    world.say("runner", out.runner)
+    out.runner = _choose(world, profile.runners, out, "runner", runner)
     out.method = _choose(world, profile.methods, out, "method")
-    world.say("method", out.method)
     architecture = _architecture(world, profile)
+    world.say("architecture", architecture)
     if isinstance(architecture, Unknown):
+        world.say("code", architecture)
         out.effects.append(_unsure("config", "architectures", architecture))
     else:
-        world.say("architecture", architecture)
         out.class_ = _class_of(profile, architecture, world)
         world.say("code", out.class_)
-        out.effects += _registered(profile, world, architecture, out.class_)
-    class_: DrafterClass | None = None
-    if out.class_:
-        class_, _ = library.get("class", out.class_)
-        if class_ is not None:
-            world.add(class_.dims)
-            out.effects += _tensors(profile, class_, world)
-    out.effects += _hooked(profile, world, out.method)
+        out.effects += _registered(profile, architecture, out.class_)
+    class_: DrafterClass | None = library.get("class", out.class_)[0] if out.class_ else None
+    if class_ is not None:
+        world.add(class_.dims)
+    out.effects += _rows([*_shared_rows(library, profile), *profile.rows], world)  # a class is made before it is filled
+    if class_ is not None:
+        out.effects += _tensors(profile, class_, world)
+    elif out.class_:
+        out.effects.append(_unsure("load", "tensors", Unknown(f"class {out.class_} cannot be read")))
+    out.effects += _hooked(profile, world)
     out.effects += _captures(profile, world, out)
-    out.effects += _rows([*_shared_rows(library, profile), *profile.rows], world)
     return out
 
 
 def _shared_rows(library: Library, profile: Profile) -> tuple[EngineRow, ...]:
     """Return the rows of the engine that need nothing but the dims of a pair."""
-    engine, _ = library.get("engine", profile.engine) if profile.engine in library.files("engine") else (None, ())
+    engine = library.get("engine", profile.engine)[0] if profile.engine else None
     return engine.rows if engine else ()
 
 
-def _choose(world: World, rows: Sequence[Chosen], out: Prediction, what: str) -> str:
-    row, unsure = world.first(rows)
-    if unsure is not None and not unsure.told:
-        out.effects.append(_unsure("flags", what, unsure))
-    return row.is_ if row else ""
+def _choose(world: World, rows: Sequence[Chosen], out: Prediction, what: str, given: str = "") -> str:
+    """Return the text of the first row that applies, and let the world know it, or that it cannot be told."""
+    row = None if given else world.first(rows)
+    if isinstance(row, Unknown):
+        out.effects.append(_unsure("flags", what, row))
+        world.say(what, row)
+        return ""
+    chosen = given or (row.is_ if row else "")
+    world.say(what, chosen)
+    return chosen
 
 
 def _architecture(world: World, profile: Profile) -> str | Unknown:
@@ -296,7 +311,8 @@ def _class_of(profile: Profile, architecture: str, world: World) -> str:
     return next((id for id in classes if world.holds(profile.ranges.get(id)) is True), "")
 
 
-def _registered(profile: Profile, world: World, architecture: str, class_: str) -> Iterator[Effect]:
+def _registered(profile: Profile, architecture: str, class_: str) -> Iterator[Effect]:
+    """Say what happens with an architecture that leads to no class."""
     if class_:
         return
     shown = visible(architecture) or "no architecture"
@@ -306,31 +322,36 @@ def _registered(profile: Profile, world: World, architecture: str, class_: str) 
         yield _of(profile.unregistered, shown, name=shown)
 
 
-def _hooked(profile: Profile, world: World, method: str) -> Iterator[Effect]:
+def _hooked(profile: Profile, world: World) -> Iterator[Effect]:
     """Say whether the target serves the method: whether it gives what a drafter reads."""
-    globs = profile.hooks.get(method)
-    if globs is None or profile.hookless is None:
+    if profile.hookless is None:
+        return
+    method = world("method")
+    if isinstance(method, Unknown):
+        return  # which is told
+    globs = profile.hooks.get(method.value) if isinstance(method, Known) else None
+    if globs is None:
         return
     seen = world("target.architectures")
     if isinstance(seen, Unknown):
-        if not seen.told:
-            yield _unsure(profile.hookless.stage, "target", seen)
+        yield _unsure(profile.hookless.stage, "target", seen)
         return
     names = [n for n in seen.value if isinstance(n, str)] if isinstance(seen, Known) else []
     if not any(fnmatchcase(name, glob) for name in names for glob in globs):
         yield _of(profile.hookless, "target", name=visible(", ".join(names)) or "no architecture")
 
 
-def _unsure(stage: str, subject: str, why: Unknown) -> Effect:
-    return Effect("unknown", stage, "reads", subject, why.why)
+def _unsure(stage: str, subject: str, why: Unknown, worst: str = "refuses") -> Effect:
+    return Effect("unknown", stage, "reads", subject, why.why, worst=worst)
 
 
 def _of(row: EngineRow, subject: str = "", **words: str) -> Effect:
     see = row.see
     for word, value in words.items():
         see = see.replace(f"{{{word}}}", value)
-    return Effect(row.outcome, row.stage, row.effect, subject or row.key or row.id, see, row.error, row.source,
-                  row.basis, row.line)  # fmt: skip
+    kind = row.effect or {"refuses": "refuses", "degrades": "reads", "changes": "copes"}[row.outcome]
+    return Effect(row.outcome, row.stage, kind, subject or row.key or row.id, see, row.error, row.source,
+                  row.basis, row.line, log=row.log, do=row.do)  # fmt: skip
 
 
 def _rows(rows: Sequence[EngineRow], world: World) -> Iterator[Effect]:
@@ -338,9 +359,8 @@ def _rows(rows: Sequence[EngineRow], world: World) -> Iterator[Effect]:
         holds = world.holds(row.when)
         if holds is True:
             yield _of(row)._replace(see=_shown(row.see, world))
-        elif isinstance(holds, Unknown) and not holds.told:
-            yield Effect("unknown", row.stage, row.effect, row.key or row.id, f"{row.see}: not known whether, "
-                         f"{holds.why}", row.error, row.source, row.basis, row.line)  # fmt: skip
+        elif isinstance(holds, Unknown) and row.outcome != "changes":
+            yield _unsure(row.stage, row.key or row.id, holds, row.outcome)
 
 
 def _shown(see: str, world: World) -> str:
@@ -354,38 +374,6 @@ def _shown(see: str, world: World) -> str:
 # --- what is told -------------------------------------------------------------------------------------------------
 
 _LEVELS: Mapping[str, Level] = {"refuses": "error", "degrades": "error", "changes": "info", "unknown": "unknown"}
-
-
-def findings_of(made: Prediction) -> list[Finding]:
-    """Return what is predicted as findings: that it runs as meant, or all that speaks against it, worst first."""
-    codes, name = made.profile.codes, engine_name(made)
-    out: list[Finding] = []
-    if not made.exact:
-        read = ", ".join(v.is_ for v in made.profile.versions)
-        how = "the nearest" if made.near else "the nearest, and too far to stand in for it"
-        out.append(unknown(codes["unknown"], f"{name}, for {visible(made.asked)}",
-                           expected=f"a version that was read: {read}",
-                           observed=f"{made.asked}; what follows is of {made.version}, {how}"))  # fmt: skip
-    if made.outcome == MEANT:
-        layers = f"; it reads the inputs of layers {made.captured}" if made.captured is not None else ""
-        out.append(holds(codes["meant"], name, f"{name} runs it as meant{layers}"))
-    for one in sorted(made.effects, key=lambda e: (OUTCOMES.index(e.outcome), STAGES.index(e.stage))):
-        source = f"{_BASIS[one.basis]}: {made.profile.title} {made.version}, {one.source}"
-        then = " after that" if one.outcome == "refuses" and one is not made.refusal else ""
-        when = f"{_STAGE[one.stage]}{then}: {one.see}"
-        out.append(
-            finding(
-                codes["unknown" if one.outcome == "unknown" else one.kind],
-                f"{name}: {one.subject}",
-                level=_LEVELS[one.outcome],
-                observed=when,
-                note="; ".join(filter(None, [one.note, source])),
-                contract=one.line,
-            )
-        )
-    return out if made.near else [f if f.level == "info" else replace(f, level="unknown") for f in out]
-
-
 _BASIS = {"run": "seen", "read": "read", "told": "told"}
 _STAGE = {
     "flags": "when flags are read",
@@ -394,11 +382,81 @@ _STAGE = {
     "load": "at load",
     "run": "at the first draft",
 }
+_EXPECT = {"stops": "expect no drafts from there on"}  # by kind; of any other a low accept length
 
 
-def engine_name(made: Prediction) -> str:
-    """Return the engine with version and runner, as reports name it."""
-    return f"{made.profile.title} {made.version}{f' ({made.runner})' if made.runner else ''}"
+def findings_of(*made: Prediction) -> list[Finding]:
+    """Return what is predicted, of one launch by each runner: what runs as meant, and all that speaks against it.
+
+    What is the same by all runners is said once, and so is what is the same of several tensors. The worst comes first.
+    """
+    profile, out = made[0].profile, list[Finding]()
+    codes, near = profile.codes, made[0].near
+    if not made[0].exact:
+        read = ", ".join(v.is_ for v in profile.versions)
+        how = "the nearest" if near else "the nearest, and too far to stand in for it"
+        out.append(unknown(codes["unknown"], f"{profile.title} {made[0].version}, for {visible(made[0].asked)}",
+                           expected=f"a version that was read: {read}",
+                           observed=f"{made[0].asked}; what follows is of {made[0].version}, {how}"))  # fmt: skip
+    meant = [one for one in made if one.outcome == MEANT]
+    for one in meant:
+        name = _called(made, [one] if len(meant) < len(made) or one.captured != made[0].captured else made)
+        layers = f"; it reads the inputs of layers {one.captured}" if one.captured is not None else ""
+        show = holds if near else unknown
+        out.append(show(codes["meant"], name, f"{name} runs it as meant{layers}"))
+    rows: dict[tuple[Any, ...], tuple[dict[str, Effect], list[Prediction]]] = {}
+    for one in made:
+        for effect in one.effects:
+            alike, by = rows.setdefault(_alike(effect, effect is one.refusal), ({}, []))
+            alike.setdefault(effect.subject, effect)
+            by += [one] if one not in by else []
+    for (_, later, *_), (alike, by) in sorted(rows.items(), key=lambda row: row[0][:3]):
+        effect, subjects = next(iter(alike.values())), list(alike)
+        kind = "unknown" if effect.outcome == "unknown" else effect.kind
+        more = f" and {len(subjects) - 1} more" if len(subjects) > 1 else ""
+        basis = f"{_BASIS[effect.basis]}: {profile.title} {one.version}, {effect.source}"
+        notes = (effect.note, f"also {', '.join(subjects[1:])}" if more else "", basis if effect.source else "")
+        out.append(
+            finding(
+                codes[kind],
+                f"{_called(made, by)}: {effect.subject}{more}",
+                level=_LEVELS[effect.outcome] if near or effect.outcome == "changes" else "unknown",
+                observed=_seen(effect, later),
+                note="; ".join(filter(None, notes)),
+                help=effect.do,
+                contract=effect.line,
+            )
+        )
+    return list(dict.fromkeys(out))
+
+
+def _alike(effect: Effect, first: bool) -> tuple[Any, ...]:
+    """Return what two effects have in common that are told as one; the worst sorts first, and the first refusal."""
+    stage = "" if effect.outcome == "unknown" else effect.stage
+    order = (OUTCOMES.index(effect.outcome), not first, STAGES.index(stage) if stage else 0)
+    told = (effect.source, effect.basis, effect.line, effect.note) if effect.outcome != "unknown" else ()
+    return (*order, effect.kind, effect.see.replace(effect.subject, ""), effect.error, *told)
+
+
+def _seen(effect: Effect, later: bool) -> str:
+    """Say what a user will see of an effect."""
+    match effect.outcome:
+        case "refuses":
+            after = "and after that " if later else ""
+            return f"{after}refuses {_STAGE[effect.stage]}: {effect.see}"
+        case "degrades":
+            says = f"the log says: {effect.log}" if effect.log else "look for nothing in the log"
+            return f"loads; {effect.see}; {_EXPECT.get(effect.kind, 'expect a low accept length')}; {says}"
+        case "changes":
+            return f"{_STAGE[effect.stage]}: {effect.see}"
+    return effect.see
+
+
+def _called(made: Sequence[Prediction], by: Sequence[Prediction]) -> str:
+    """Return the engine with its version, and of those of its runners that a finding is about, where not of all."""
+    runners = [one.runner for one in by if one.runner]
+    only = f" ({', '.join(runners)})" if runners and len(by) < len(made) else ""
+    return f"{made[0].profile.title} {made[0].version}{only}"
 
 
 # --- tensors ------------------------------------------------------------------------------------------------------
@@ -407,40 +465,37 @@ def engine_name(made: Prediction) -> str:
 def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[Effect]:
     """Walk the tensors in the order of the file, then ask what the parameters hold that none was loaded into."""
     view = world.drafter
-    if not view.table.read or not view.table.complete:
-        if view.table.basis != "":
-            yield _unsure("load", "tensors", Unknown(view.table.basis or "not all tensors were read"))
+    if not (view.table.read and view.table.complete):
+        yield _unsure("load", "tensors", Unknown(view.table.basis or "not all tensors were read"))
         return
     params, failed = _expanded(class_, world)
-    yield from failed
+    yield from (_unsure("load", glob, why) for glob, why in failed)
     explained = set(view.names.values())
-    loaded: dict[str, str] = {}  # parameter -> tensor
-    padded: dict[tuple[str, Any], dict[str, int]] = {}
+    loaded: set[str] = set()
+    padded: dict[tuple[Any, ...], list[tuple[int, Effect]]] = {}  # alike: by how much, and what that does
     late: list[Effect] = []
     for name, tensor in view.table.tensors.items():
         param = _renamed(class_.names, name)
-        skip = next((s for s in class_.skips if s.covers(name) and (param not in params or not s.lost)
-                     and world.holds(s.when) is True), None)  # fmt: skip
-        if skip is not None:
+        found = params.get(param)
+        skip = _skip(class_, name, found is None, world)
+        if isinstance(skip, Unknown):
+            yield _unsure("load", visible(name), skip)
+            loaded.add(param)  # or not: that is told
+        elif skip is not None:
             yield from _skipped(class_, skip, name, name in explained)
-        elif param not in params:
-            yield from _unclaimed(class_, name, name in explained)
-        else:
-            loaded[param] = name
-            rule, index = params[param]
-            for one in rule.gives:
-                loaded.setdefault(_filled(one, index), name)
-            world.index = index
-            if rule.unused is None or world.holds(rule.unused) is not True:
-                late += _fitted(profile, class_, rule, name, tuple(tensor.shape), world, padded)
-            elif not name:
-                continue
-            replaced = world.holds(rule.replaced) if rule.replaced is not None else False
-            if replaced is not False:
-                late += _replaced(class_, name, world, replaced)
+        elif found is not None:
+            rule, world.index = found
+            loaded |= {param, *(_filled(one, world.index) for one in rule.gives)}
+            late += _filling(profile, class_, rule, name, tuple(tensor.shape), world, padded)
             world.index = {}
-    neutral = {group for group, rows in padded.items() if len(rows) == _group(params, group[0]) > 1}
-    yield from (e for e in late if not (e.note and any(e.note == g[0] for g in neutral)))
+        elif not any(fnmatchcase(param, glob) for glob, _ in failed):
+            yield from _unclaimed(class_, name, name in explained)
+    yield from late
+    for group, rows in padded.items():
+        alike = len({by for by, _ in rows}) == 1 and len(rows) == sum(
+            _group(*found) == group for found in params.values()
+        )
+        yield from () if alike else (effect for _, effect in rows)
     for param, (rule, index) in params.items():
         if param not in loaded:
             world.index = index
@@ -448,42 +503,43 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
             world.index = {}
 
 
-def _group(params: Mapping[str, tuple[Param, dict[str, int]]], name: str) -> int:
-    return sum(rule.pads == name for rule, _ in params.values())
+def _group(rule: Param, index: Mapping[str, int]) -> tuple[Any, ...]:
+    """Return what tells which parameters change nothing if all are padded alike: those of one name in one layer."""
+    return (rule.pads, *index.items()) if rule.pads else ()
 
 
 def _expanded(
     class_: DrafterClass, world: World
-) -> tuple[dict[str, tuple[Param, dict[str, int]]], list[Effect]]:  # fmt: skip
-    """Return the parameters that the class makes, by name; and what cannot be known of them."""
+) -> tuple[dict[str, tuple[Param, dict[str, int]]], list[tuple[str, Unknown]]]:  # fmt: skip
+    """Return the parameters that the class makes, by name; and globs over names of which it cannot be told."""
     out: dict[str, tuple[Param, dict[str, int]]] = {}
-    failed: list[Effect] = []
+    failed: list[tuple[str, Unknown]] = []
     for rule in class_.params.values():
         rows: list[dict[str, int]] = [{}]
         for loop in rule.over:
             ends = [value_of(end, world) for end in (loop.first, loop.stop)]
-            if bad := next((e for e in ends if isinstance(e, Unknown)), None):
-                failed.append(_unsure("load", rule.name, bad))
+            bad = next((e for e in ends if isinstance(e, Unknown)), None)
+            if bad is None and any(type(e) is not int for e in ends):
+                bad = Unknown(f"{loop.first}..{loop.stop} is {ends[0]!r}..{ends[1]!r}")
+            if bad is None and (ends[1] - ends[0]) * len(rows) // loop.step + len(out) > MAX_PARAMS:
+                bad = Unknown(f"it would have more than {MAX_PARAMS} parameters")
+            if bad is not None:
+                failed.append((_filled(rule.name, dict.fromkeys((one.name for one in rule.over), "*")), bad))
                 rows = []
                 break
-            values = range(ends[0], ends[1], loop.step)
-            if len(values) * len(rows) > MAX_PARAMS:
-                failed.append(_unsure("load", rule.name, Unknown(f"more than {MAX_PARAMS} of one name")))
-                rows = []
-                break
-            rows = [row | {loop.name: i} for row in rows for i in values]
+            rows = [row | {loop.name: i} for row in rows for i in range(ends[0], ends[1], loop.step)]
         for row in rows:
             world.index = row
-            holds = world.holds(rule.when)
+            holds, name = world.holds(rule.when), _filled(rule.name, row)
             world.index = {}
             if isinstance(holds, Unknown):
-                failed.append(_unsure("load", rule.name, holds))
+                failed.append((name, holds))
             elif holds:
-                out[_filled(rule.name, row)] = (rule, row)
+                out[name] = (rule, row)
     return out, failed
 
 
-def _filled(name: str, index: Mapping[str, int]) -> str:
+def _filled(name: str, index: Mapping[str, object]) -> str:
     for i, value in index.items():
         name = name.replace(f"{{{i}}}", str(value))
     return name
@@ -500,21 +556,33 @@ def _renamed(rules: Sequence[Name], name: str) -> str:
     return name
 
 
+def _skip(class_: DrafterClass, name: str, lost: bool, world: World) -> Skip | Unknown | None:
+    """Return the first rule that passes over a tensor, which may have found no parameter; or why it cannot be told."""
+    for skip in class_.skips:
+        if skip.covers(name) and (lost or not skip.lost):
+            holds = world.holds(skip.when)
+            if holds is not False:
+                return skip if holds is True else holds
+    return None
+
+
 def _skipped(class_: DrafterClass, skip: Skip, name: str, explained: bool) -> Iterator[Effect]:
+    """Say what becomes of a tensor that is passed over; one that the family knows was trained for."""
     source = skip.source or class_.source
     if skip.as_ == "dropped":
         if explained:
-            yield Effect("degrades", "load", "ignored", visible(name), "dropped without a word", "", source,
+            yield Effect("degrades", "load", "ignored", visible(name), "it is dropped", "", source,
                          class_.basis)  # fmt: skip
     elif skip.as_ != "harmless":
-        yield Effect("refuses", "load", "refuses", visible(name), f"{skip.as_} at load", skip.as_, source, class_.basis)
+        yield Effect("refuses", "load", "refuses", visible(name), f"{skip.as_}: it takes no such tensor", skip.as_,
+                     source, class_.basis)  # fmt: skip
 
 
 def _unclaimed(class_: DrafterClass, name: str, explained: bool) -> Iterator[Effect]:
     """Say what becomes of a tensor that finds no parameter; one that the family knows was trained for."""
     if class_.unknown == "dropped":
         outcome, kind = ("degrades", "ignored") if explained else ("changes", "copes")
-        yield Effect(outcome, "load", kind, visible(name), "ignored without a word", "", class_.source,
+        yield Effect(outcome, "load", kind, visible(name), "it is ignored", "", class_.source,
                      class_.basis)  # fmt: skip
     else:
         see = (class_.says or "{error}").replace("{name}", visible(name)).replace("{error}", class_.unknown)
@@ -522,56 +590,65 @@ def _unclaimed(class_: DrafterClass, name: str, explained: bool) -> Iterator[Eff
                      class_.source, class_.basis)  # fmt: skip
 
 
-def _fitted(
+def _filling(
     profile: Profile,
     class_: DrafterClass,
     rule: Param,
     name: str,
     shape: tuple[int, ...],
     world: World,
-    padded: dict[tuple[str, Any], dict[str, int]],
+    padded: dict[tuple[Any, ...], list[tuple[int, Effect]]],
 ) -> Iterator[Effect]:
-    """Compare a tensor's shape with its parameter's, by the way in which the engine takes such a parameter."""
-    loader, source = profile.loaders[rule.loader], rule.source or class_.source
+    """Say what becomes of a tensor that finds its parameter; what is padded together is kept for later."""
+    unused = world.holds(rule.unused) if rule.unused is not None else False
+    made, by = _fitted(profile, class_, rule, name, shape, world)
+    if made is not None and made.outcome == "degrades" and unused is not False:  # nothing reads it, or it may be so
+        made = _unsure("load", made.subject, unused, "degrades") if isinstance(unused, Unknown) else None
+    if made is not None and by and rule.pads:
+        padded.setdefault(_group(rule, world.index), []).append((by, made))
+    elif made is not None:
+        yield made
+    if rule.replaced is not None and unused is not True:
+        yield from _replaced(class_, rule, name, world)
+
+
+def _fitted(
+    profile: Profile, class_: DrafterClass, rule: Param, name: str, shape: tuple[int, ...], world: World
+) -> tuple[Effect | None, int]:
+    """Compare a tensor's shape with its parameter's, as the engine takes it; returns also how much it is padded by."""
+    loader = profile.loaders[rule.loader]
     wanted = [value_of(axis, world) for axis in rule.shape]
-    if bad := next((axis for axis in wanted if isinstance(axis, Unknown)), None):
-        yield _unsure("load", visible(name), bad)
-        return
-    source = loader.source or source
-    sizes = f"{list(shape)} where it makes {wanted}"
-    parts = {"source": source, "basis": class_.basis}
-    odd = len(shape) != len(wanted) or any(
-        a != b for n, (a, b) in enumerate(zip(shape, wanted, strict=True)) if n != loader.axis
-    )
-    if odd:
-        if loader.other == "taken":
-            return
-        yield Effect("refuses", "load", "refuses", visible(name), f"{loader.other}: {sizes}", loader.other, **parts)
-        return
-    if loader.axis is None or shape[loader.axis] == wanted[loader.axis]:
-        return
-    more = shape[loader.axis] > wanted[loader.axis]
-    fate = loader.larger if more else loader.smaller
+    odd = next((axis for axis in wanted if type(axis) is not int), None)
+    if odd is not None:
+        why = odd if isinstance(odd, Unknown) else Unknown(f"{', '.join(map(str, rule.shape))} is {wanted!r}")
+        return _unsure("load", visible(name), why), 0
+    axis, sizes = loader.axis, f"{list(shape)} where it makes {wanted}"
+    if len(shape) != len(wanted) or any(n != axis and shape[n] != size for n, size in enumerate(wanted)):
+        fate, by = loader.other, 0
+    else:
+        by = wanted[axis] - shape[axis] if axis is not None else 0
+        fate = (loader.smaller if by > 0 else loader.larger) if by else "taken"
+    if fate == "taken":
+        return None, 0
+    parts = {"source": loader.source or rule.source or class_.source, "basis": class_.basis}
     if fate in ("cut", "padded"):
-        if fate == "padded" and rule.pads:
-            padded.setdefault((rule.pads, wanted[loader.axis] - shape[loader.axis]), {})[name] = 1
-        word = "cut to what the config says" if more else "filled up with zeros"
-        note = rule.pads if fate == "padded" else ""
-        yield Effect("degrades", "load", "cut", visible(name), f"{word}, without a word: {sizes}", note=note, **parts)
-    elif fate != "taken":
-        yield Effect("refuses", "load", "refuses", visible(name), f"{fate}: {sizes}", fate, **parts)
+        word = "cut to what the config says" if fate == "cut" else "filled up with zeros"
+        made = Effect("degrades", "load", "cut", visible(name), f"it is {word}: {sizes}", **parts)
+        return made, by if fate == "padded" else 0
+    return Effect("refuses", "load", "refuses", visible(name), f"{fate}: {sizes}", fate, **parts), 0
 
 
-def _replaced(class_: DrafterClass, name: str, world: World, holds: bool | Unknown) -> Iterator[Effect]:
+def _replaced(class_: DrafterClass, rule: Param, name: str, world: World) -> Iterator[Effect]:
     """Say that the target's takes the place of the drafter's own, which matters where the two differ."""
-    same = world("declared.own_embedding")
-    differs = same.value if isinstance(same, Known) else None
-    see = "loaded, then the target's takes its place without a word"
-    if isinstance(holds, Unknown) or differs is None:
-        why = "it matters where the drafter's own is not a copy of the target's"
-        yield Effect("unknown", "load", "replaced", visible(name), f"{see}: {why}", "", class_.source, class_.basis)
-    elif differs:
-        yield Effect("degrades", "load", "replaced", visible(name), see, "", class_.source, class_.basis)
+    holds, copy = world.holds(rule.replaced), world("declared.copies")
+    canonical = {disk: one for one, disk in world.drafter.names.items()}.get(name, name)
+    if holds is False or (isinstance(copy, Known) and canonical in copy.value):
+        return
+    see = "the target's takes its place: that matters unless it is a copy of it, which is not declared"
+    if isinstance(holds, Unknown):
+        see = f"whether the target's takes its place is not known: {holds.why}"
+    yield Effect("unknown", "load", "replaced", visible(name), see, "", rule.source or class_.source, class_.basis,
+                 worst="degrades")  # fmt: skip
 
 
 _HOLDS = {"noise": "whatever the memory held", "ones": "ones", "zeros": "zeros"}
@@ -588,15 +665,14 @@ def _unset(class_: DrafterClass, rule: Param, param: str, world: World) -> Itera
         unknown = unknown or (holds if isinstance(holds, Unknown) else None)
     if rule.missing == "target":
         return
-    if rule.missing not in KNOWN_CLASSES:
-        yield Effect("refuses", "load", "refuses", visible(param), f"{rule.missing}: it is not in the file",
-                     rule.missing, source, class_.basis)  # fmt: skip
-        return
-    see = f"not in the file: it holds {_HOLDS[rule.missing]}, and nothing says so"
+    fatal = rule.missing not in KNOWN_CLASSES
+    see = f"{rule.missing}: it is not in the file" if fatal else f"not in the file: it holds {_HOLDS[rule.missing]}"
     if unknown is not None:
-        yield Effect("unknown", "load", "unset", visible(param), f"{see}, unless {unknown.why}", "", source)
-        return
-    yield Effect("degrades", "load", "unset", visible(param), see, "", source, class_.basis)
+        yield _unsure("load", visible(param), unknown, "refuses" if fatal else "degrades")
+    elif fatal:
+        yield Effect("refuses", "load", "refuses", visible(param), see, rule.missing, source, class_.basis)
+    else:
+        yield Effect("degrades", "load", "unset", visible(param), see, "", source, class_.basis)
 
 
 # --- layers -------------------------------------------------------------------------------------------------------
@@ -607,10 +683,10 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
     family = world.drafter.contract
     if family is None or not family.conventions:
         return
-    row, unsure = world.first(profile.captures)
-    if unsure is not None and not unsure.told:
-        yield _unsure("run", "aux layers", unsure)
-    if row is None:
+    row = world.first(profile.captures)
+    if isinstance(row, Unknown):
+        yield _unsure("run", "aux layers", row)
+    if not isinstance(row, Capture):
         return
     ids, effects = _asked(row, world)
     yield from effects
@@ -618,11 +694,10 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
         return
     parts = {"source": row.source, "basis": row.basis}
     asked = sorted(set(ids))
-    ends = [value_of(end, world) if end is not None else None for end in (row.low, row.high)]
-    if any(isinstance(end, Unknown) for end in ends):
-        yield _unsure("run", "aux layers", next(end for end in ends if isinstance(end, Unknown)))
+    low, high = (value_of(end, world) if end is not None else None for end in (row.low, row.high))
+    if bad := next((end for end in (low, high) if isinstance(end, Unknown)), None):
+        yield _unsure("run", "aux layers", bad)
         return
-    low, high = ends
     out.lost = [b for b in asked if (low is not None and b < low) or (high is not None and b > high)]
     out.captured = [b for b in asked if b not in out.lost]
     if out.lost and row.outside != "lost":
@@ -630,6 +705,8 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
                      row.outside, **parts)  # fmt: skip
         return
     count = world("aux_count")
+    if "aux_count" in world.exprs and not isinstance(count, Known):
+        yield _unsure("run", "aux layers", count if isinstance(count, Unknown) else Unknown(f"{count.where}: nothing"))
     if isinstance(count, Known) and count.value != len(out.captured):
         see = f"{row.fewer}: {len(out.captured)} states are captured, {out.captured}; the fusion takes {count.value}"
         yield Effect("refuses", "run", "refuses", "aux layers", see, row.fewer, **parts)
@@ -679,9 +756,9 @@ def _trained(world: World, captured: list[int], parts: Mapping[str, str]) -> Ite
     if fact is None or convention is None:
         why = "the layers it was trained on, and their convention, are not declared"
         yield Effect("unknown", "run", "layers", "aux layers", f"it reads the inputs of layers {captured}: {why}",
-                     **parts)  # fmt: skip
+                     **parts, worst="degrades")  # fmt: skip
         return
     trained = sorted(i + convention.offset for i in fact.value)
     if trained != captured:
-        see = f"it reads the inputs of layers {captured} without a word; trained on those of {trained}"
+        see = f"it reads the inputs of layers {captured}; trained on those of {trained}"
         yield Effect("degrades", "run", "layers", "aux layers", see, note=fact.source, **parts)

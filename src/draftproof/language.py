@@ -166,6 +166,9 @@ FACTS = {
     "trained_on": _fact("the target whose hidden states it was trained on", _s("ORG/NAME", pattern=REPO)),
     "aux_convention": _fact("the convention of its aux layer ids", _s("a convention of the family", pattern=NAME)),
     "aux_layers": _fact("the layers it was trained on, in that convention", _list(Spec("int", "an id"), least=1)),
+    "copies": _fact(
+        "the tensors that are copies of the target's", _list(_s("a tensor, by its name in the family"), least=1)
+    ),
     "trained_context": _fact("the length it was trained at", Spec("int", "tokens", above=0)),
     "partial_rotary_factor": _fact(
         "the factor it was trained with", Spec("number", "1 is all of a head", above=0, most=1)
@@ -256,15 +259,24 @@ _SPAN: Mapping[str, Spec] = dict(  # noqa: C408
     since=_s("the first version to which it applies", pattern=r"\d+(\.\d+)*"),
     until=_s("the first version to which it no longer applies", pattern=r"\d+(\.\d+)*"),
 )
-_FATE = "what becomes of it: {} or the class of the error"
+_ERROR = r"[A-Z]\w*|\w[\w.:]*[.:][A-Za-z]\w*"  # the class of an error
+
+
+def _fate(*words: str) -> Spec:
+    """Declare what becomes of something: one of the words, or the class of the error that is raised."""
+    return _s("or the class of the error", choices=words, pattern=_ERROR)
+
+
 _HAPPENS: Mapping[str, Spec] = {
     **_ROW,
     "key": _s("the drafter's config key it is about"),
     "see": _s("what the user will see; {expression} stands for its value", required=True),
     "when": Spec("cond", "over the engine's facts and the dims of the pair", required=True),
     "stage": _s("when it happens", choices=_STAGES),
-    "error": _s("the class of what is raised"),
-    "effect": _s("which kind of finding it is", choices=_EFFECTS),
+    "error": _s("the class of what is raised", pattern=_ERROR),
+    "effect": _s("which kind of finding it is, if another than its outcome's", choices=_EFFECTS),
+    "log": _s("what the log says of it; without it, nothing"),
+    "do": _s("what to do, where that is more than the code's own"),
     **_SPAN,
 }
 _COND = Spec("cond", "an expression over the engine's facts")
@@ -454,7 +466,7 @@ KINDS: Mapping[str, Spec] = {
             _table(
                 "one thing that it does with a drafter, and when, by the dims of a pair alone",
                 **_ROW,
-                **{key: _HAPPENS[key] for key in ("stage", "error", "effect")},
+                **{key: _HAPPENS[key] for key in ("stage", "error", "effect", "log", "do")},
             ),
             required=True,
         ),
@@ -462,7 +474,7 @@ KINDS: Mapping[str, Spec] = {
     "profile": _table(
         "how an engine comes to a drafter's class, and what it does with it",
         title=TITLE,
-        engine=_s("id of the engine", required=True, pattern=ID),
+        engine=_s("id of the engine whose rows hold too", pattern=ID),
         versions=_list(
             _table(
                 is_=_s("a version", required=True),
@@ -531,11 +543,11 @@ KINDS: Mapping[str, Spec] = {
                 default=_list(_COND, "the boundaries where none are named"),
                 low=Spec("cond", "the first boundary that can be captured"),
                 high=Spec("cond", "the last boundary that can be captured"),
-                outside=_s(_FATE.format("lost")),
+                outside=_fate("lost"),
                 outside_stage=_s("when that happens", choices=_STAGES),
-                empty=_s(_FATE.format("default")),
-                odd=_s(_FATE.format("default")),
-                fewer=_s("the class of the error where fewer are captured than the fusion takes"),
+                empty=_fate("default", "next"),
+                odd=_fate("default", "next"),
+                fewer=_s("the class of the error where the fusion takes more or fewer", pattern=_ERROR),
                 source=_s(SOURCED, required=True),
                 basis=_ROW["basis"]._replace(required=False),
             )
@@ -543,10 +555,10 @@ KINDS: Mapping[str, Spec] = {
         loaders=_map(
             _table(
                 "what becomes of a tensor of another shape",
-                axis=Spec("int", "the axis that is split over ranks"),
-                larger=_s(_FATE.format("cut")),
-                smaller=_s(_FATE.format("padded")),
-                other=_s("the class of the error where another axis differs"),
+                axis=Spec("int", "the axis that is split over ranks; with it, larger and smaller", above=-1),
+                larger=_fate("cut", "taken"),
+                smaller=_fate("padded", "taken"),
+                other=_fate("taken"),
                 source=_s(SOURCED),
             ),
             "name -> how a kind of parameter takes a tensor",
@@ -575,14 +587,14 @@ KINDS: Mapping[str, Spec] = {
             _table(
                 "tensors that are passed over",
                 match=_s("a glob over names in the file", required=True),
-                as_=_s(_FATE.format("harmless, dropped")),
+                as_=_fate("harmless", "dropped"),
                 when=_WHEN,
                 **_SPAN,
                 lost=Spec("bool", "only those that find no parameter"),
                 source=_s(SOURCED),
             )
         ),
-        unknown=_s(_FATE.format("dropped"), required=True),
+        unknown=_fate("dropped")._replace(required=True),
         says=_s("the message of that error; {name} is the tensor"),
         params=_map(
             _table(
@@ -591,7 +603,7 @@ KINDS: Mapping[str, Spec] = {
                 when=_WHEN,
                 **_SPAN,
                 for_=_list(Spec("range"), "i in a..b: a parameter for each i", one=True),
-                missing=_s(_FATE.format("noise, ones, zeros, target")),
+                missing=_fate("noise", "ones", "zeros", "target"),
                 shared=Spec("cond", "where this holds the target's stands in for a missing one"),
                 harmless=Spec("cond", "where this holds a missing one changes nothing"),
                 replaced=Spec("cond", "where this holds the target's takes its place, whatever the file has"),
@@ -865,10 +877,13 @@ def read_value(spec: Spec, value: Any, path: Where, out: Problems) -> Any:
         return None
     assert spec.of or spec.kind not in ("list", "map")
     match spec.kind:
-        case "str" if spec.choices and value not in spec.choices:
-            out.add("CON104", path, near=(value, spec.choices), expected=f"one of {', '.join(spec.choices)}")
+        case "str" if value in spec.choices or (spec.pattern and re.fullmatch(spec.pattern, value)):
+            pass
+        case "str" if spec.choices:
+            more = f", {spec.doc}" if spec.pattern else ""
+            out.add("CON104", path, near=(value, spec.choices), expected=f"one of {', '.join(spec.choices)}{more}")
             return None
-        case "str" if spec.pattern and not re.fullmatch(spec.pattern, value):
+        case "str" if spec.pattern:
             out.add("CON104", path, value, expected=spec.doc or f"text like {spec.pattern}")
             return None
         case "int" | "number" if not (spec.above is None or value > spec.above) or not value <= (spec.most or MAX_INT):
@@ -971,10 +986,10 @@ def _schema(spec: Spec) -> dict[str, Any]:
             }
             if required := [k for k, v in spec.fields.items() if v.required]:
                 out["required"] = required
-    if spec.choices:
+    if spec.choices and not spec.pattern:
         out["enum"] = list(spec.choices)
     if spec.pattern and spec.kind == "str":
-        out["pattern"] = f"^({spec.pattern})$"
+        out["pattern"] = f"^({'|'.join([*map(re.escape, spec.choices), spec.pattern])})$"
     return out
 
 

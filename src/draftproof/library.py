@@ -6,7 +6,7 @@ import ast
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from keyword import iskeyword
 from pathlib import Path
@@ -625,59 +625,151 @@ def _check_engine(data: Mapping[str, Any], out: Problems, library: Library) -> N
         _check_when((row or {}).get("when"), ("rows", n, "when"), out, library)
 
 
-ENGINE_NAMES = (
-    "version",
-    "runner",
-    "method",
-    "code",
-    "architecture",
-    "family",
-    "line",
-    "i",
-    "j",
-)  # what the interpreter itself says
+SAYS = ("version", "runner", "method", "code", "architecture", "family", "line")  # what the interpreter itself finds
+
+
+_SIDES = ("drafter", "target", "launch", "declared", "has")  # what stands before a key, a flag, a fact, a tensor
 
 
 def _check_reading(kind: str, data: Mapping[str, Any], out: Problems, library: Library) -> None:
     """Check the names that a profile or a class of an engine uses: its own, another's of the engine, or a dim's."""
-    _check_ids(data, out)
-    profiles = [data] if kind == "profile" else [
-        p for path in library.files("profile").values() if (p := library.parsed("profile", path)[0]) is not None
-    ]  # fmt: skip
-    known = {*ENGINE_NAMES, *(data.get("dims") or {})}
-    for one in profiles:
-        known |= set(one.get("facts") or {})
+    profiles = [data] if kind == "profile" else _profiles_of(data, out, library)
+    classes = library.files("class")
+    own = {*SAYS, *(data.get("dims") or {})}.union(*(one.get("facts") or {} for one in profiles))
     if kind == "profile":  # its rows may speak of what a class reads
-        for path in library.files("class").values():
-            known |= set((library.parsed("class", path)[0] or {}).get("dims") or {})
-    for where, expr in _expressions(data, ()):
-        free = {name for name in expr.names if "." not in name} - known
-        lacking, _ = library.lacking(free) if free else (set(), set())
-        for name in sorted(lacking):
-            seen = f"{name}{nearest(name, known)} in {expr}"
-            out.add("CON107", where, seen, expected="a fact of the profile, a dim of the class, or one of a family")
+        for id in data.get("registry") or {}:
+            own |= set(_dims_of(id, library)) if id in classes else set()
+    constants: dict[str, Collection[str]] = {"code": data.get("registry") or {}} if kind == "profile" else {}
+    for what in ("runner", "method") if kind == "profile" else ():
+        constants[what] = {row["is"] for row in data.get(f"{what}s") or () if row and row.get("is")}
+    for where, expr in [*_expressions(data, ()), *_shown(data, out)]:
+        rows = (data["params"][where[1]].get("for") or ()) if where[0] == "params" and where[2] != "for" else ()
+        known = own | {row[0] for row in rows if row}
+        for name in sorted(_lacking(expr, known, library)):
+            side, dot, key = name.partition(".")
+            near = nearest(key, FACTS) if side == "declared" else nearest(side if dot else name, (*known, *_SIDES))
+            expected = (
+                "a fact of the profile, a dim of the class or of a family, or drafter., target., launch. and a key"
+            )
+            out.add("CON107", where, f"{name}{near} in {expr}", expected=expected)
+        for name, text in _compared(expr):
+            if name in constants and text and text not in constants[name]:
+                expected = f"one of {', '.join(sorted(constants[name])) or 'none'}"
+                out.add("CON107", where, near=(text, constants[name]), expected=expected)
+    if kind == "profile":
+        _check_profile(data, out, library)
+    else:
+        _check_class(data, profiles, out)
+
+
+def _shown(data: Mapping[str, Any], out: Problems) -> Iterator[tuple[Where, Expr]]:
+    """Yield the expressions in what the rows of a profile say to see."""
     for n, row in enumerate(data.get("rows") or ()):
         for inner in braced((row or {}).get("see") or ""):
             try:
-                lacking, _ = library.lacking({name for name in parse(inner, True).names if "." not in name} - known)
+                yield ("rows", n, "see"), parse(inner, True)
             except ExprError as error:
                 out.add("CON106", ("rows", n, "see"), inner, expected="an expression", note=visible(error))
-                continue
-            for name in sorted(lacking):
-                out.add("CON107", ("rows", n, "see"), near=(name, known), expected="a fact, or a dim")
-    for kind_, code in (data.get("codes") or {}).items():
+
+
+def _profiles_of(data: Mapping[str, Any], out: Problems, library: Library) -> list[Mapping[str, Any]]:
+    """Return the profiles that lead to a class, or to one that adds to it; all, where none does."""
+    id, read = Path(out.label).stem, {i: library.parsed("profile", p)[0] for i, p in library.files("profile").items()}
+    profiles: list[Mapping[str, Any]] = [one for one in read.values() if one is not None]
+    heirs = {id} | {i for i, p in library.files("class").items()
+                    if (library.parsed("class", p)[0] or {}).get("extends") == id}  # fmt: skip
+    return [one for one in profiles if heirs & set(one.get("registry") or {})] or profiles
+
+
+def _dims_of(id: str, library: Library) -> Mapping[str, Any]:
+    """Return the dims of a class, with those of the class that it adds to."""
+    data = library.parsed("class", library.files("class")[id])[0] or {}
+    parent = library.files("class").get(data.get("extends") or "")
+    return {
+        **((library.parsed("class", parent)[0] or {}).get("dims") or {} if parent else {}),
+        **(data.get("dims") or {}),
+    }
+
+
+def _lacking(expr: Expr, known: Collection[str], library: Library) -> set[str]:
+    """Return the names in an expression of an engine that nothing gives a meaning."""
+    free = set()
+    for name in expr.names - set(known):
+        side, dot, key = name.partition(".")
+        if not dot or side not in _SIDES or (side == "declared" and key.partition(".")[0] not in FACTS):
+            free.add(name)
+    return library.lacking(free)[0] if free else set()
+
+
+def _compared(expr: Expr) -> Iterator[tuple[str, str]]:
+    """Yield each name that an expression compares with a text, and the text."""
+    for node in ast.walk(expr.tree):
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name):
+            for one in node.comparators:
+                for text in one.elts if isinstance(one, ast.Tuple) else [one]:
+                    if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                        yield node.left.id, text.value
+
+
+def _check_profile(data: Mapping[str, Any], out: Problems, library: Library) -> None:
+    _check_ids(data, out)
+    for name, code in (data.get("codes") or {}).items():
         if code is not None and code not in RULES:
-            out.add("CON116", ("codes", kind_), near=(code, RULES), expected="a code of the rule table")
-    loaders = {name for one in profiles for name in one.get("loaders") or {}}
-    for name, param in (data.get("params") or {}).items():
-        if param and param.get("loader") not in loaders:
-            near = (str(param.get("loader")), sorted(loaders))
-            out.add("CON104", ("params", name, "loader"), near=near, expected=f"one of {', '.join(sorted(loaders))}")
-    classes = library.files("class")
+            out.add("CON116", ("codes", name), near=(code, RULES), expected="a code of the rule table")
+    engine, engines = data.get("engine"), library.files("engine")
+    if engine is not None and engine not in engines:
+        out.add("CON113", ("engine",), near=(engine, engines), expected=f"one of {', '.join(engines)}")
+    seen: dict[str, str] = {}
+    ranges = data.get("ranges") or {}
     for table in ("registry", "ranges"):
-        for name in data.get(table) or {}:
-            if name not in classes:
-                out.add("CON113", (table, name), near=(name, classes), expected="a class of contracts/engines/classes")
+        for id in data.get(table) or {}:
+            if id not in library.files("class"):
+                out.add("CON113", (table, id), near=(id, library.files("class")), expected="a class of an engine")
+    for id, names in (data.get("registry") or {}).items():
+        for n, name in enumerate(names or ()):
+            if name is not None and seen.setdefault(name, id) != id and not {id, seen[name]} & set(ranges):
+                out.add("CON104", ("registry", id, n), f"{name}, as of {seen[name]}", expected="one class for each")
+    methods = {row["is"] for row in data.get("methods") or () if row and row.get("is")}
+    for name in data.get("hooks") or {}:
+        if name not in methods:
+            out.add("CON107", ("hooks", name), near=(name, methods), expected=f"one of {', '.join(sorted(methods))}")
+    for name, row in (data.get("loaders") or {}).items():
+        for key in ("larger", "smaller"):
+            if row and ("axis" in row) != (key in row):
+                out.add(
+                    "CON105", ("loaders", name, key), "one without the other", expected=f"axis and {key}, or neither"
+                )
+    rows = [(("rows", n), row) for n, row in enumerate(data.get("rows") or ())]
+    for path, row in [*rows, *(((key,), data.get(key)) for key in ("unregistered", "hookless"))]:
+        if row and row.get("outcome") == "refuses" and "error" not in row:
+            out.add("CON105", (*path, "error"), "nothing", expected="error: the class of what is raised")
+
+
+def _check_class(data: Mapping[str, Any], profiles: Iterable[Mapping[str, Any]], out: Problems) -> None:
+    params = data.get("params") or {}
+    loaders = {name: row for one in profiles for name, row in (one.get("loaders") or {}).items()}
+    for name, row in params.items():
+        loader, axis = (row or {}).get("loader"), 0
+        if loader is not None and loader not in loaders:
+            expected = f"one of {', '.join(sorted(loaders))}"
+            out.add("CON104", ("params", name, "loader"), near=(loader, loaders), expected=expected)
+        elif loader is not None:
+            axis = (loaders[loader] or {}).get("axis") or 0
+        if row and row.get("shape") is not None and axis >= len(row["shape"]):
+            seen = f"{len(row['shape'])}: loader {loader} splits axis {axis}"
+            out.add("CON104", ("params", name, "shape"), seen, expected=f"{axis + 1} axes or more")
+        for n, other in enumerate((row or {}).get("gives") or ()):
+            if other is not None and other not in params:
+                out.add(
+                    "CON107", ("params", name, "gives", n), near=(other, params), expected="a parameter of the class"
+                )
+        marks = set(re.findall(r"\{(\w+)\}", name))
+        if row and (made := {one[0] for one in row.get("for") or () if one}) != marks:
+            expected = f"for each of {', '.join(sorted(marks)) or 'none'}, as the name has"
+            out.add("CON104", ("params", name, "for"), ", ".join(sorted(made)) or "nothing", expected=expected)
+    for n, row in enumerate(data.get("names") or ()):
+        if row and ("starts" in row) == ("part" in row):
+            out.add("CON105", ("names", n), "both" if "part" in row else "neither", expected="starts or part")
 
 
 def _check_launch(data: Mapping[str, Any], out: Problems) -> None:
@@ -1002,7 +1094,7 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
     return p.Profile(
         id,
         title=data["title"],
-        engine=data["engine"],
+        engine=data.get("engine", ""),
         versions=tuple(
             p.Version(row["is"], row.get("basis", "read"), row.get("also", ())) for row in data["versions"]
         ),

@@ -160,10 +160,7 @@ class Profile(NamedTuple):
     captures: tuple[Capture, ...]
     loaders: Mapping[str, Loader]
     rows: tuple[EngineRow, ...]
-    ranges: Mapping[str, Expr] = MappingProxyType(
-        {}
-    )  # class -> whether a version has it; one that is not here is in all
-    lines: Mapping[str, str] = MappingProxyType({})
+    ranges: Mapping[str, Expr] = MappingProxyType({})  # class -> when a version has it; any other is in all
 
 
 class Flag(NamedTuple):

@@ -16,7 +16,6 @@ schema = 1
 kind = "profile"
 id = "toy"
 title = "Toy"
-engine = "toy"
 versions = [{ is = "3.0", basis = "run" }, { is = "1.0" }]
 codes = { CODES }
 

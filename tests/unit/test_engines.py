@@ -1,0 +1,601 @@
+"""The interpreter of engine profiles, rule by rule, on an engine that exists only here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import builder as b
+from draftproof import api
+from draftproof.contracts import Fact
+from draftproof.engines import Prediction, findings_of, judge, predict
+from draftproof.findings import Finding
+from draftproof.library import Library
+
+KINDS = ("refuses", "ignored", "cut", "unset", "layers", "replaced", "reads", "stops", "launch", "copes")
+CODES = {kind: f"VLLM{601 + n}" for n, kind in enumerate(KINDS)} | {"meant": "VLLM620", "unknown": "VLLM630"}
+HEADS = {"basis": "run", "source": "toy.py:1"}
+ROW = {"id": "row", "outcome": "degrades", "see": "it does otherwise", "when": "true"} | HEADS
+PROFILE: dict[str, Any] = {
+    "schema": 1,
+    "kind": "profile",
+    "id": "toy",
+    "title": "Toy",
+    "versions": [{"is": "2.1", "basis": "run"}, {"is": "2.0"}],
+    "codes": CODES,
+    "facts": {"n": "target.layers"},
+    "methods": [{"is": "eagle3"}],
+    "registry": {"toy-one": ["LlamaForCausalLMEagle3"]},
+    "loaders": {
+        "exact": {"other": "AssertionError"},
+        "rows": {"axis": 0, "larger": "cut", "smaller": "padded"},
+        "columns": {"axis": 1, "larger": "RuntimeError", "smaller": "padded"},
+    },
+    "rows": [],
+}
+CLASS: dict[str, Any] = {
+    "schema": 1,
+    "kind": "class",
+    "id": "toy-one",
+    "title": "Toy's class",
+    "source": "toy.py",
+    "basis": "run",
+    "dims": {"width": "drafter.hidden_size", "rows": "drafter.draft_vocab_size"},
+    "unknown": "dropped",
+    "skips": [{"match": "*"}],  # each test says which tensors are not passed over
+    "params": {"fc.weight": {"shape": ["width", "3 * width"], "loader": "exact", "harmless": "true"}},
+}
+
+
+def toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items()) + " }"
+    return f"[{', '.join(map(toml, value))}]" if isinstance(value, list) else json.dumps(value)
+
+
+def written(root: Path, profile: Mapping[str, Any], class_: Mapping[str, Any], **others: Mapping[str, Any]) -> Library:
+    for folder, data in (("profiles", profile), ("classes", class_), *(("classes", one) for one in others.values())):
+        path = root / "engines" / folder / f"{data['id']}.toml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{key} = {toml(value)}\n" for key, value in data.items()))
+    return Library(root)
+
+
+class Toy:
+    """An engine whose profile and class are the ones above with changes, asked about one drafter."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def __call__(
+        self,
+        profile: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
+        tensors: Mapping[str, Any] | None = None,
+        *,
+        target: bool = True,
+        facts: Mapping[str, Fact] | None = None,
+        flags: Mapping[str, Any] | None = None,
+        runner: str = "",
+        table: bool = True,
+        **class_: Any,
+    ) -> Prediction:
+        self.library = written(self.root, {**PROFILE, **(profile or {})}, {**CLASS, **class_})
+        made, found = self.library.get("profile", "toy")
+        assert made is not None, found
+        for id in made.registry:
+            assert self.library.get("class", id)[0] is not None, self.library.get("class", id)[1]
+        drafter = b.given(
+            b.dense_config(**(config or {})), b.changed(b.dense(), tensors or {}) if table else None, b.DRAFTER
+        )
+        other = b.given(b.target_config(), b.target(), b.TARGET) if target else None
+        self.case = api.examine(drafter, other, self.library, facts=facts or {})
+        assert self.case.drafter is not None
+        assert self.case.drafter.contract is not None
+        sides = (self.case.drafter, self.case.target, self.case.couple)
+        return predict(made, self.library, *sides, flags=flags, runner=runner)
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Toy:
+    return Toy(tmp_path)
+
+
+def only(made: Prediction) -> tuple[str, str, str, str]:
+    """Return outcome, stage, kind and subject of the one effect that there is."""
+    assert len(made.effects) == 1, made.effects
+    return made.effects[0][:4]  # type: ignore[return-value]
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    return {key: value for key, value in (ROW | changes).items() if value is not None}
+
+
+FC = "fc.weight"
+LOST = b.ABSENT
+
+
+def test_nothing_speaks_against_it(toy: Toy) -> None:
+    made = toy()
+    assert (made.outcome, made.effects, made.class_, made.method) == ("as meant", [], "toy-one", "eagle3")
+    (told,) = findings_of([made])
+    assert (told.code, told.level, told.subject) == ("VLLM620", "pass", "Toy 2.1")
+
+
+# --- rows ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("when", "outcome"),
+    [
+        ("true", "degrades"),
+        ("n == 12", "degrades"),
+        ("not (n == 12)", "as meant"),
+        ("stated(drafter.odd)", "as meant"),
+        ("drafter.odd", "unknown"),  # which is not stated
+        ("drafter.odd and n == 1", "as meant"),
+        ("drafter.odd or n == 12", "degrades"),
+        ("drafter.hidden_size", "unknown"),  # which is no truth
+        ('drafter.eagle_config.use_aux_hidden_state and family == "eagle3"', "degrades"),
+    ],
+)
+def test_row_holds_or_does_not_or_is_not_known(toy: Toy, when: str, outcome: str) -> None:
+    assert toy({"rows": [row(when=when)]}).outcome == outcome
+
+
+def test_row_that_needs_a_target_is_not_known_without_one(toy: Toy) -> None:
+    made = toy({"rows": [row(when="n == 12"), row(id="two", when="target.layers == 3")]}, target=False)
+    assert made.outcome == "unknown"
+    told = findings_of([made])
+    assert [(f.level, f.observed) for f in told] == [("unknown", "no target is given")]
+    assert told[0].subject == "Toy 2.1: row and 1 more"
+
+
+def test_row_that_only_changes_something_is_no_question(toy: Toy) -> None:
+    assert toy({"rows": [row(outcome="changes", when="drafter.odd")]}).outcome == "as meant"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "outcome"),
+    [
+        ("true", "drafter.odd", "degrades"),  # degraded, and what is not known would degrade it too
+        ("drafter.odd", "drafter.odd", "unknown"),
+    ],
+)
+def test_worst_of_what_is_known(toy: Toy, first: str, second: str, outcome: str) -> None:
+    assert toy({"rows": [row(when=first), row(id="two", when=second)]}).outcome == outcome
+
+
+def test_degraded_is_not_certain_where_a_refusal_may_come(toy: Toy) -> None:
+    may = row(id="may", outcome="refuses", error="ValueError", when="drafter.odd")
+    assert toy({"rows": [row(), may]}).outcome == "unknown"
+    assert toy({"rows": [row(), may, row(id="does", outcome="refuses", error="TypeError")]}).outcome == "refuses"
+
+
+def test_first_refusal_is_that_of_the_first_stage(toy: Toy) -> None:
+    refuses = {"outcome": "refuses", "error": "ValueError"}
+    rows = [row(id=stage, stage=stage, **refuses) for stage in ("run", "load", "config", "flags", "convert")]
+    made = toy({"rows": rows})
+    assert made.refusal is not None
+    assert made.refusal.stage == "flags"
+    told = findings_of([made])
+    assert told[0].observed == "refuses when flags are read: it does otherwise"
+    assert [f.observed.startswith("and after that refuses ") for f in told[1:]] == [True] * 4
+    assert [f.subject for f in told] == [f"Toy 2.1: {id}" for id in ("flags", "config", "convert", "load", "run")]
+
+
+def test_class_is_made_before_it_is_filled(toy: Toy) -> None:
+    rows = [row(outcome="refuses", error="TypeError", stage="load")]
+    made = toy({"rows": rows}, skips=[{"match": "*", "as": "KeyError"}])
+    assert made.refusal is not None
+    assert made.refusal.error == "TypeError"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"outcome": "refuses", "error": "ValueError"}, "VLLM601"),
+        ({"outcome": "degrades"}, "VLLM607"),
+        ({"outcome": "changes"}, "VLLM610"),
+        ({"outcome": "degrades", "effect": "stops"}, "VLLM608"),
+        ({"outcome": "refuses", "error": "ValueError", "effect": "launch"}, "VLLM609"),
+    ],
+)
+def test_code_is_that_of_the_outcome_unless_the_row_names_another(toy: Toy, changes: dict[str, str], code: str) -> None:
+    assert [f.code for f in findings_of([toy({"rows": [row(**changes)]})]) if f.level != "pass"] == [code]
+
+
+def test_finding_says_what_will_be_seen_and_what_to_do(toy: Toy) -> None:
+    (told,) = findings_of([toy({"rows": [row(key="odd", do="Write it.")]})])
+    assert told.subject == "Toy 2.1: odd"
+    assert told.observed == "loads; it does otherwise; expect a low accept length; look for nothing in the log"
+    assert (told.note, told.help) == ("seen: Toy 2.1, toy.py:1", "Write it.")
+    assert told.contract.endswith("profiles/toy.toml:11")
+    (told,) = findings_of([toy({"rows": [row(log="it skips 3 tensors", effect="stops")]})])
+    assert told.observed.endswith("; expect no drafts from there on; the log says: it skips 3 tensors")
+
+
+# --- runner, method, class ----------------------------------------------------------------------------------------
+
+
+def test_what_rests_on_a_choice_that_cannot_be_told_is_not_known(toy: Toy) -> None:
+    methods = [{"is": "other", "when": "drafter.odd"}, {"is": "eagle3"}]
+    made = toy({"methods": methods, "rows": [row(when='method == "eagle3"'), row(id="two", when='method != "eagle3"')]})
+    assert made.method == ""
+    assert {e.outcome for e in made.effects} == {"unknown"}
+    assert len(made.effects) == 3
+    assert toy({"methods": methods}, {"odd": False}).method == "eagle3"
+    assert toy({"methods": methods}, {"odd": True}).method == "other"
+
+
+def test_renamings_follow_each_other_until_the_last(toy: Toy) -> None:
+    renamings = [
+        {"when": 'starts(architecture, "Llama")', "becomes": ["First", "Second"]},
+        {"prefix": "Toy", "unless": ["Second"]},
+        {"when": 'architecture == "ToyFirst"', "prefix": "X", "last": True},
+        {"prefix": "Never"},
+    ]
+    assert toy({"renamings": renamings, "registry": {"toy-one": ["XSecond"]}}).class_ == "toy-one"
+    assert toy({"renamings": renamings, "registry": {"toy-one": ["NeverXSecond"]}}).class_ == ""
+
+
+def test_architecture_without_a_class(toy: Toy) -> None:
+    refuses = {k: v for k, v in row(outcome="refuses", error="ValueError", see="no {name} here").items() if k != "when"}
+    profile = {"registry": {"toy-one": ["Other"]}, "unregistered": refuses}
+    made = toy(profile)
+    assert made.refusal is not None
+    assert (made.refusal.error, made.refusal.see) == ("ValueError", "no LlamaForCausalLMEagle3 here")
+    assert toy(profile | {"others": ["*Eagle3"]}).outcome == "unknown"
+    assert toy(profile | {"renamings": [{"when": "drafter.odd", "prefix": "X"}]}).outcome == "unknown"
+
+
+def test_class_that_cannot_be_read_is_not_known(toy: Toy, tmp_path: Path) -> None:
+    toy()
+    (tmp_path / "engines/classes/toy-one.toml").write_text("schema = 1")
+    library = Library(tmp_path)
+    profile, _ = library.get("profile", "toy")
+    assert toy.case.drafter is not None
+    assert predict(profile, library, toy.case.drafter).outcome == "unknown"
+
+
+def test_target_must_serve_the_method(toy: Toy) -> None:
+    bare = {k: v for k, v in row(outcome="refuses", error="RuntimeError", see="not {name}").items() if k != "when"}
+    profile = {"hookless": bare, "hooks": {"eagle3": ["Qwen*"]}}
+    made = toy(profile)
+    assert made.refusal is not None
+    assert made.refusal.see == "not LlamaForCausalLM"
+    assert toy(profile | {"hooks": {"eagle3": ["Llama*"]}}).outcome == "as meant"
+    assert toy(profile, target=False).outcome == "unknown"
+    assert toy(profile | {"hooks": {}}).outcome == "as meant"
+
+
+def test_what_all_runners_do_is_said_once(toy: Toy) -> None:
+    runners = [{"is": "A", "when": "stated(launch.a)"}, {"is": "B"}]
+    rows = [row(), row(id="b", see="B does this", when='runner == "B"')]
+    toy({"runners": runners, "rows": rows})
+    assert toy.case.drafter is not None
+    told = judge(["toy"], toy.library, toy.case.drafter, toy.case.target, toy.case.couple)
+    assert [f.subject for f in told] == ["Toy 2.1: row", "Toy 2.1 (B): b"]
+    told = judge(["toy"], toy.library, toy.case.drafter, toy.case.target, toy.case.couple, flags={"a": 1})
+    assert [f.subject for f in told] == ["Toy 2.1: row"]
+
+
+# --- tensors ------------------------------------------------------------------------------------------------------
+
+
+def shaped(shape: list[str], loader: str, **more: Any) -> dict[str, Any]:
+    return {"skips": [], "params": {FC: {"shape": shape, "loader": loader} | more}, "names": NAMES}
+
+
+NAMES: list[dict[str, str]] = []
+KEEP = {"skips": [{"match": glob} for glob in ("midlayer.*", "norm.*", "lm_head*", "?2?", "embed*")]}
+
+
+@pytest.mark.parametrize(
+    ("shape", "loader", "expected"),
+    [
+        (["width", "3 * width"], "exact", None),
+        (["width", "2 * width"], "exact", ("refuses", "AssertionError")),
+        (["width"], "exact", ("refuses", "AssertionError")),
+        (["width - 1", "3 * width"], "rows", ("degrades", "")),
+        (["width + 1", "3 * width"], "rows", ("degrades", "")),
+        (["width", "3 * width + 1"], "rows", ("refuses", "AssertionError")),
+        (["width", "3 * width - 1"], "columns", ("refuses", "RuntimeError")),
+        (["width", "drafter.odd"], "exact", ("unknown", "")),
+        (["width", "drafter.model_type"], "exact", ("unknown", "")),  # which is no size
+    ],
+)
+def test_tensor_of_another_shape(toy: Toy, shape: list[str], loader: str, expected: tuple[str, str] | None) -> None:
+    made = toy(**KEEP, params={FC: {"shape": shape, "loader": loader}})
+    assert [(e.outcome, e.error) for e in made.effects] == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize("taken", ["other", "larger", "smaller"])
+def test_loader_may_take_any_shape(toy: Toy, taken: str) -> None:
+    loader = {"axis": 0, "larger": "ValueError", "smaller": "ValueError", "other": "ValueError"} | {taken: "taken"}
+    shape = {"other": ["width", "7"], "larger": ["1", "3 * width"], "smaller": ["2 * width", "3 * width"]}[taken]
+    profile = {"loaders": PROFILE["loaders"] | {"own": loader}}
+    assert toy(profile, **KEEP, params={FC: {"shape": shape, "loader": "own"}}).outcome == "as meant"
+
+
+def test_parameter_may_exist_or_not(toy: Toy) -> None:
+    def outcome(when: str, unknown: str) -> str:
+        params = {FC: {"shape": ["width", "3 * width"], "loader": "exact", "when": when}}
+        return toy(**KEEP, params=params, unknown=unknown).outcome
+
+    assert outcome("true", "ValueError") == "as meant"
+    assert outcome("false", "ValueError") == "refuses"
+    assert outcome("false", "dropped") == "degrades"
+    assert outcome("drafter.odd", "ValueError") == "unknown"
+    assert outcome("drafter.odd", "dropped") == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("stop", "outcome"),
+    [
+        ("1", "as meant"),
+        ("drafter.odd", "unknown"),
+        ("drafter.model_type", "unknown"),
+        ("9000000000000000000", "unknown"),
+    ],
+)
+def test_rows_of_parameters(toy: Toy, stop: str, outcome: str) -> None:
+    params = {"midlayer.{i}.x": {"shape": ["width"], "loader": "exact", "harmless": "true", "for": f"i in 0..{stop}"}}
+    made = toy(tensors={"midlayer.0.x": ("BF16", (b.HIDDEN,))}, params=params, unknown="ValueError",
+               skips=[{"match": "[!m]*"}, {"match": "midlayer.[!0]*"}])  # fmt: skip
+    assert made.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("tensors", "outcome"),
+    [({}, "as meant"), ({"odd": ("BF16", (1,))}, "as meant"), ({"fc.odd": ("BF16", (1,))}, "as meant")],
+)
+def test_tensor_that_nobody_knows_is_passed_over(toy: Toy, tensors: dict[str, Any], outcome: str) -> None:
+    made = toy(tensors=tensors, **KEEP)
+    assert made.outcome == outcome
+    assert all(e.kind == "copes" for e in made.effects)
+    assert len(made.effects) == len(tensors)
+
+
+@pytest.mark.parametrize(
+    ("skip", "outcome"),
+    [
+        ({"as": "harmless"}, "as meant"),
+        ({"as": "dropped"}, "degrades"),
+        ({"as": "KeyError"}, "refuses"),
+        ({"as": "KeyError", "when": "n == 1"}, "as meant"),
+        ({"as": "KeyError", "when": "drafter.odd"}, "unknown"),
+        ({"as": "KeyError", "lost": True}, "as meant"),  # it finds its parameter
+    ],
+)
+def test_tensor_that_is_passed_over(toy: Toy, skip: dict[str, Any], outcome: str) -> None:
+    assert toy(skips=[{"match": "fc.*"} | skip, *KEEP["skips"]]).outcome == outcome
+
+
+def test_name_in_the_file_becomes_that_of_a_parameter(toy: Toy) -> None:
+    names = [{"part": "fc.", "to": "fusion."}, {"starts": "", "to": "model.", "unless": ["lm_head*"]}]
+    params = {"model.fusion.weight": {"shape": ["width", "3 * width"], "loader": "exact"}}
+    assert toy(**KEEP, names=names, params=params, unknown="ValueError").outcome == "as meant"
+    assert toy(**KEEP, names=names[:1], params=params, unknown="ValueError").outcome == "refuses"
+
+
+@pytest.mark.parametrize(
+    ("param", "outcome"),
+    [
+        ({}, "degrades"),
+        ({"missing": "ones"}, "degrades"),
+        ({"missing": "target"}, "as meant"),
+        ({"missing": "KeyError"}, "refuses"),
+        ({"harmless": "true"}, "as meant"),
+        ({"shared": "n == 12"}, "as meant"),
+        ({"shared": "n == 1"}, "degrades"),
+        ({"shared": "drafter.odd"}, "unknown"),
+        ({"shared": "drafter.odd", "missing": "KeyError"}, "unknown"),
+        ({"unused": "true"}, "as meant"),
+        ({"replaced": "true"}, "as meant"),
+    ],
+)
+def test_parameter_that_the_file_does_not_have(toy: Toy, param: dict[str, str], outcome: str) -> None:
+    made = toy(params={"bare": {"shape": ["width"], "loader": "exact"} | param})
+    assert made.outcome == outcome
+
+
+def test_parameter_that_another_tensor_holds_too(toy: Toy) -> None:
+    bare = {"shape": ["width"], "loader": "exact", "missing": "KeyError"}
+    both = {"shape": ["width", "3 * width"], "loader": "exact", "gives": ["bare"]}
+    assert toy(**KEEP, params={"bare": bare, FC: both}).outcome == "as meant"
+    assert toy(**KEEP, params={"bare": bare, FC: both | {"gives": []}}).outcome == "refuses"
+
+
+@pytest.mark.parametrize(("unused", "shape", "outcome"), [
+    ("true", ["width + 1", "3 * width"], "as meant"),  # padded, and nobody reads it
+    ("false", ["width + 1", "3 * width"], "degrades"),
+    ("drafter.odd", ["width + 1", "3 * width"], "unknown"),
+    ("true", ["width", "width"], "refuses"),  # it is loaded all the same
+])  # fmt: skip
+def test_parameter_that_nothing_reads(toy: Toy, unused: str, shape: list[str], outcome: str) -> None:
+    assert toy(**KEEP, params={FC: {"shape": shape, "loader": "rows", "unused": unused}}).outcome == outcome
+
+
+@pytest.mark.parametrize(("replaced", "copies", "outcome"), [
+    ("false", None, "as meant"),
+    ("true", None, "unknown"),
+    ("drafter.odd", None, "unknown"),
+    ("true", [FC], "as meant"),
+    ("drafter.odd", [FC], "as meant"),
+])  # fmt: skip
+def test_parameter_that_the_target_replaces(toy: Toy, replaced: str, copies: Any, outcome: str) -> None:
+    facts = {"copies": Fact(copies, "the test")} if copies else {}
+    params = {FC: {"shape": ["width", "3 * width"], "loader": "exact", "replaced": replaced}}
+    assert toy(**KEEP, params=params, facts=facts).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("sizes", "outcome"),
+    [
+        ({"0.a": 8, "0.b": 8}, "as meant"),
+        ({"0.a": 7, "0.b": 7}, "as meant"),  # all alike
+        ({"0.a": 7, "0.b": 8}, "degrades"),
+        ({"0.a": 7, "0.b": 6}, "degrades"),
+        ({"0.a": 7, "0.b": 7, "1.a": 8, "1.b": 8}, "as meant"),  # each layer for itself
+        ({"0.a": 7, "0.b": 8, "1.a": 8, "1.b": 7}, "degrades"),
+        ({"0.a": 9, "0.b": 9}, "degrades"),  # cut, which is never alike
+    ],
+)
+def test_what_is_padded_alike_changes_nothing(toy: Toy, sizes: dict[str, int], outcome: str) -> None:
+    param = {"shape": ["8"], "loader": "rows", "pads": "mlp", "harmless": "true", "for": "i in 0..2"}
+    made = toy(
+        tensors={f"midlayer.{name}": ("BF16", (size,)) for name, size in sizes.items()},
+        skips=[{"match": "[!m]*"}, {"match": "midlayer.[!01]*"}],
+        params={"midlayer.{i}.a": param, "midlayer.{i}.b": param},
+    )
+    assert made.outcome == outcome
+
+
+def test_tensors_that_share_a_fate_are_told_once(toy: Toy) -> None:
+    made = toy(skips=[])
+    told = findings_of([made])
+    assert len(made.effects) > 10
+    assert len(told) == 1
+    assert told[0].code == "VLLM602"
+    assert told[0].subject.endswith(f" and {len(made.effects) - 1} more")
+    assert all(e.subject in told[0].subject + told[0].note for e in made.effects)
+    made = toy(skips=[], unknown="ValueError", says="no module {name}")
+    told = findings_of([made])
+    assert len(told) == 2
+    assert told[0].observed == f"refuses at load: ValueError: no module {made.effects[0].subject}"
+
+
+def test_tensors_that_were_not_read_are_not_known(toy: Toy) -> None:
+    assert toy(table=False).outcome == "unknown"
+    made = toy()
+    drafter = toy.case.drafter
+    assert made.outcome == "as meant"
+    assert drafter is not None
+    part = replace(drafter, table=replace(drafter.table, complete=False))
+    assert predict(made.profile, toy.library, part).outcome == "unknown"
+
+
+# --- layers -------------------------------------------------------------------------------------------------------
+
+IDS = "eagle_config.eagle_aux_hidden_state_layer_ids"
+TOP = "eagle_aux_hidden_state_layer_ids"
+CAPTURE = {"keys": [{"key": TOP}, {"key": IDS, "offset": 1}], "default": ["2", "n // 2", "n - 3"], "low": "0",
+           "high": "n - 1"} | HEADS  # fmt: skip
+TRAINED = {"aux_layers": Fact([2, 6, 9], "the test"), "aux_convention": Fact("boundary", "the test")}
+
+
+@pytest.mark.parametrize(
+    ("config", "capture", "captured", "outcome"),
+    [
+        ({}, {}, [3, 7, 10], "degrades"),
+        ({}, {"keys": [{"key": IDS}]}, [2, 6, 9], "as meant"),
+        ({TOP: [2, 6, 9]}, {}, [2, 6, 9], "as meant"),
+        ({TOP: None}, {}, [3, 7, 10], "degrades"),
+        ({TOP: [9, 2, 6]}, {}, [2, 6, 9], "as meant"),
+        ({TOP: []}, {}, [2, 6, 9], "as meant"),  # its default
+        ({TOP: []}, {"empty": "ValueError"}, None, "refuses"),
+        ({TOP: []}, {"empty": "next"}, [3, 7, 10], "degrades"),
+        ({TOP: "2"}, {"odd": "TypeError"}, None, "refuses"),
+        ({TOP: [2, True, 9]}, {}, [2, 6, 9], "as meant"),
+        ({TOP: [2, 6, 12]}, {"outside": "IndexError"}, [2, 6], "refuses"),
+        ({TOP: [2, 6, 12]}, {}, [2, 6], "degrades"),
+        ({}, {"default": ["drafter.odd"], "keys": []}, None, "unknown"),
+        ({}, {"high": "drafter.odd"}, None, "unknown"),
+        ({}, {"when": "drafter.odd"}, None, "unknown"),
+        ({}, {"keys": [{"key": IDS, "when": "drafter.odd"}]}, None, "unknown"),
+    ],
+)
+def test_layers_that_are_captured(toy: Toy, config: Any, capture: Any, captured: Any, outcome: str) -> None:
+    made = toy({"captures": [CAPTURE | capture]}, config, facts=TRAINED)
+    assert (made.captured, made.outcome) == (captured, outcome)
+
+
+def test_fusion_takes_as_many_states_as_it_has_columns_for(toy: Toy) -> None:
+    def outcome(count: str) -> tuple[str, str]:
+        made = toy({"captures": [CAPTURE | {"keys": []}]}, facts=TRAINED, dims=CLASS["dims"] | {"aux_count": count})
+        return made.outcome, made.refusal.error if made.refusal else ""
+
+    assert outcome("3") == ("as meant", "")
+    assert outcome("4") == ("refuses", "RuntimeError")
+    assert outcome("drafter.odd") == ("unknown", "")
+
+
+def test_layers_that_nobody_declared_are_not_known(toy: Toy) -> None:
+    made = toy({"captures": [CAPTURE]})
+    assert made.outcome == "unknown"
+    assert made.captured == [3, 7, 10]
+
+
+# --- contracts with a mistake -------------------------------------------------------------------------------------
+
+
+def mistakes(root: Path, profile: Mapping[str, Any] = PROFILE, class_: Mapping[str, Any] = CLASS) -> list[Finding]:
+    library = written(root, profile, class_)
+    return [*library.get("profile", "toy")[1], *library.get("class", "toy-one")[1]]
+
+
+def test_these_two_have_none(tmp_path: Path) -> None:
+    assert mistakes(tmp_path) == []
+
+
+BARE = {k: v for k, v in ROW.items() if k != "when"}
+WRONG_PROFILES: list[tuple[dict[str, Any], str, str]] = [
+    ({"codes": {k: v for k, v in CODES.items() if k != "unset"}}, "CON105", "codes.unset"),
+    ({"codes": CODES | {"unset": "VLLM699"}}, "CON116", "codes.unset"),
+    ({"registry": {"toy-on": ["X"]}}, "CON113", "did you mean 'toy-one'"),
+    ({"engine": "vlm"}, "CON113", "did you mean 'vllm'"),
+    ({"rows": [row(when="m == 1")]}, "CON107", "rows[0].when"),
+    ({"rows": [row(when="drafer.odd == 1")]}, "CON107", "drafer.odd"),
+    ({"rows": [row(when="hass.head")]}, "CON107", "did you mean 'has'"),
+    ({"rows": [row(when="declared.copys")]}, "CON107", "did you mean 'copies'"),
+    ({"rows": [row(when="i == 0")]}, "CON107", "rows[0].when"),
+    ({"rows": [row(when='method == "eagle"')]}, "CON107", "did you mean 'eagle3'"),
+    ({"rows": [row(when='code in ("toy-one", "toy-tow")')]}, "CON107", "did you mean 'toy-one'"),
+    ({"rows": [row(), row()]}, "CON104", "rows[1].id"),
+    ({"rows": [row(outcome="refuses")]}, "CON105", "rows[0].error"),
+    ({"rows": [row(outcome="refuses", error="an error")]}, "CON104", "rows[0].error"),
+    ({"rows": [row(outcome="dies")]}, "CON104", "rows[0].outcome"),
+    ({"unregistered": BARE | {"outcome": "refuses"}}, "CON105", "unregistered.error"),
+    ({"hooks": {"eagl3": ["X"]}}, "CON107", "did you mean 'eagle3'"),
+    ({"loaders": {"exact": {"larger": "cut"}}}, "CON105", "loaders.exact.larger"),
+    ({"loaders": {"exact": {"axis": 0, "larger": "cut"}}}, "CON105", "loaders.exact.smaller"),
+    ({"loaders": {"exact": {"axis": -1, "larger": "cut", "smaller": "cut"}}}, "CON104", "loaders.exact.axis"),
+    ({"loaders": {"exact": {"axis": 0, "larger": "cutt", "smaller": "padded"}}}, "CON104", "did you mean 'cut'"),
+    ({"captures": [CAPTURE | {"empty": "defaults"}]}, "CON104", "did you mean 'default'"),
+    ({"versions": []}, "CON104", "versions"),
+]
+WRONG_CLASSES: list[tuple[dict[str, Any], str, str]] = [
+    ({"params": {"x": {"shape": ["width"], "loader": "exakt"}}}, "CON104", "did you mean 'exact'"),
+    ({"params": {"x": {"shape": ["widht"], "loader": "exact"}}}, "CON107", "did you mean 'width'"),
+    ({"params": {"x": {"shape": ["width"], "loader": "columns"}}}, "CON104", "params.x.shape"),
+    ({"params": {"x": {"shape": ["width"], "loader": "exact", "missing": "noize"}}}, "CON104", "did you mean 'noise'"),
+    ({"params": {"x": {"shape": ["width"], "loader": "exact", "gives": ["y"]}}}, "CON107", "params.x.gives[0]"),
+    ({"params": {"x.{i}": {"shape": ["width"], "loader": "exact"}}}, "CON104", '"x.{i}".for'),
+    ({"params": {"x": {"shape": ["width"], "loader": "exact", "for": "i in 0..2"}}}, "CON104", "params.x.for"),
+    ({"params": {"x": {"shape": ["i"], "loader": "exact"}}}, "CON107", "params.x.shape[0]"),
+    ({"skips": [{"match": "*", "as": "harmles"}]}, "CON104", "did you mean 'harmless'"),
+    ({"unknown": "droped"}, "CON104", "did you mean 'dropped'"),
+    ({"names": [{"to": "x"}]}, "CON105", "names[0]"),
+    ({"names": [{"to": "x", "starts": "y", "part": "z"}]}, "CON105", "names[0]"),
+    ({"extends": "toy-tow"}, "CON108", "extends"),
+]
+
+
+@pytest.mark.parametrize(("profile", "code", "said"), WRONG_PROFILES)
+def test_wrong_profile_is_told_with_its_line(tmp_path: Path, profile: Any, code: str, said: str) -> None:
+    found = mistakes(tmp_path, PROFILE | profile)
+    assert any(f.code == code and said in f"{f.subject} {f.observed}" for f in found), found
+    assert all(f.contract.rpartition(":")[0].endswith("toy.toml") for f in found), found
+
+
+@pytest.mark.parametrize(("class_", "code", "said"), WRONG_CLASSES)
+def test_wrong_class_is_told_with_its_line(tmp_path: Path, class_: Any, code: str, said: str) -> None:
+    found = mistakes(tmp_path, PROFILE, CLASS | class_)
+    assert any(f.code == code and said in f"{f.subject} {f.observed}" for f in found), found
+    assert all(f.contract.rpartition(":")[0].endswith("toy-one.toml") for f in found), found
