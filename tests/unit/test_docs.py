@@ -40,7 +40,7 @@ EMPTY = {
 }
 CODES = "\n".join(f'{kind} = "VLLM601"' for kind in KINDS["profile"].fields["codes"].fields)
 SMALLEST = {
-    "profile": 'title = "t"\nengine = "e"\nversions = [{ is = "1.0" }]\nmethods = [{ is = "m" }]\nrows = []\n'
+    "profile": 'title = "t"\nversions = [{ is = "1.0" }]\nmethods = [{ is = "m" }]\nrows = []\n'
     f"[registry]\n[codes]\n{CODES}\n",
     "class": 'title = "t"\nsource = "s"\nunknown = "dropped"\n[dims]\nn = "drafter.n"\n[params]\n',
     "pair": 'title = "t"\ndrafter = { model = "a/b" }\ntarget = { model = "c/d" }\n',

@@ -123,7 +123,7 @@ LOST = b.ABSENT
 def test_nothing_speaks_against_it(toy: Toy) -> None:
     made = toy()
     assert (made.outcome, made.effects, made.class_, made.method) == ("as meant", [], "toy-one", "eagle3")
-    (told,) = findings_of([made])
+    (told,) = findings_of(made)
     assert (told.code, told.level, told.subject) == ("VLLM620", "pass", "Toy 2.1")
 
 
@@ -151,7 +151,7 @@ def test_row_holds_or_does_not_or_is_not_known(toy: Toy, when: str, outcome: str
 def test_row_that_needs_a_target_is_not_known_without_one(toy: Toy) -> None:
     made = toy({"rows": [row(when="n == 12"), row(id="two", when="target.layers == 3")]}, target=False)
     assert made.outcome == "unknown"
-    told = findings_of([made])
+    told = findings_of(made)
     assert [(f.level, f.observed) for f in told] == [("unknown", "no target is given")]
     assert told[0].subject == "Toy 2.1: row and 1 more"
 
@@ -183,7 +183,7 @@ def test_first_refusal_is_that_of_the_first_stage(toy: Toy) -> None:
     made = toy({"rows": rows})
     assert made.refusal is not None
     assert made.refusal.stage == "flags"
-    told = findings_of([made])
+    told = findings_of(made)
     assert told[0].observed == "refuses when flags are read: it does otherwise"
     assert [f.observed.startswith("and after that refuses ") for f in told[1:]] == [True] * 4
     assert [f.subject for f in told] == [f"Toy 2.1: {id}" for id in ("flags", "config", "convert", "load", "run")]
@@ -207,16 +207,16 @@ def test_class_is_made_before_it_is_filled(toy: Toy) -> None:
     ],
 )
 def test_code_is_that_of_the_outcome_unless_the_row_names_another(toy: Toy, changes: dict[str, str], code: str) -> None:
-    assert [f.code for f in findings_of([toy({"rows": [row(**changes)]})]) if f.level != "pass"] == [code]
+    assert [f.code for f in findings_of(toy({"rows": [row(**changes)]})) if f.level != "pass"] == [code]
 
 
 def test_finding_says_what_will_be_seen_and_what_to_do(toy: Toy) -> None:
-    (told,) = findings_of([toy({"rows": [row(key="odd", do="Write it.")]})])
+    (told,) = findings_of(toy({"rows": [row(key="odd", do="Write it.")]}))
     assert told.subject == "Toy 2.1: odd"
     assert told.observed == "loads; it does otherwise; expect a low accept length; look for nothing in the log"
     assert (told.note, told.help) == ("seen: Toy 2.1, toy.py:1", "Write it.")
     assert told.contract.endswith("profiles/toy.toml:11")
-    (told,) = findings_of([toy({"rows": [row(log="it skips 3 tensors", effect="stops")]})])
+    (told,) = findings_of(toy({"rows": [row(log="it skips 3 tensors", effect="stops")]}))
     assert told.observed.endswith("; expect no drafts from there on; the log says: it skips 3 tensors")
 
 
@@ -459,14 +459,14 @@ def test_what_is_padded_alike_changes_nothing(toy: Toy, sizes: dict[str, int], o
 
 def test_tensors_that_share_a_fate_are_told_once(toy: Toy) -> None:
     made = toy(skips=[])
-    told = findings_of([made])
+    told = findings_of(made)
     assert len(made.effects) > 10
     assert len(told) == 1
     assert told[0].code == "VLLM602"
     assert told[0].subject.endswith(f" and {len(made.effects) - 1} more")
     assert all(e.subject in told[0].subject + told[0].note for e in made.effects)
     made = toy(skips=[], unknown="ValueError", says="no module {name}")
-    told = findings_of([made])
+    told = findings_of(made)
     assert len(told) == 2
     assert told[0].observed == f"refuses at load: ValueError: no module {made.effects[0].subject}"
 
