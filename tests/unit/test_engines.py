@@ -281,7 +281,7 @@ def test_what_all_runners_do_is_said_once(toy: Toy) -> None:
     assert toy.case.drafter is not None
     told = judge(["toy"], toy.library, toy.case.drafter, toy.case.target, toy.case.couple)
     assert [f.subject for f in told] == ["Toy 2.1: row", "Toy 2.1 (B): b"]
-    told = judge(["toy"], toy.library, toy.case.drafter, toy.case.target, toy.case.couple, flags={"a": 1})
+    told = judge(["toy"], toy.library, toy.case.drafter, toy.case.target, toy.case.couple, {"toy": {"a": 1}})
     assert [f.subject for f in told] == ["Toy 2.1: row"]
 
 
