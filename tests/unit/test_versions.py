@@ -18,7 +18,6 @@ PROFILE = """schema = 1
 kind = "profile"
 id = "{id}"
 title = "Engine"
-engine = "{id}"
 versions = [{versions}]
 methods = [{{ is = "m" }}]
 rows = []
