@@ -628,6 +628,7 @@ KINDS: Mapping[str, Spec] = {
             _table(
                 words=_list(_s("a word; the first is a glob over the program's name"), required=True, least=1),
                 positional=_s("the flag that a word belongs to which follows none", pattern=NAME),
+                once=Spec("bool", "that flag, given by its name, takes the place of the word"),
             ),
             required=True,
             least=1,
@@ -645,7 +646,10 @@ KINDS: Mapping[str, Spec] = {
                 dest=_s("the name that rules know it by, where that is another", pattern=NAME),
                 names=_list(_s(), "how it is written", one=True, least=1),
                 off=_list(_s(), "how it is written to turn it off", one=True, least=1),
-                type_=_s("of its value", choices=("str", "int", "float", "size", "json", "units", "loose", "words")),
+                type_=_s(
+                    "of its value",
+                    choices=("str", "int", "float", "stoi", "stof", "size", "json", "units", "loose", "words"),
+                ),
                 takes=_s("how many words: one without it", pattern="none|one|optional|some|any|[1-9]"),
                 value=Spec("value", "what it holds where no value is given; true without it"),
                 choices=_list(Spec("value"), "the values that it takes"),
@@ -653,6 +657,8 @@ KINDS: Mapping[str, Spec] = {
                 default=Spec("value", "what it is where it is not given"),
                 many=Spec("bool", "given again, it adds"),
                 dashes=Spec("bool", "keys of its table may be written with dashes, too"),
+                null=Spec("bool", "an empty text, and None, stand for nothing"),
+                keys=_list(_s(), "the keys that its table may have"),
                 gone=_s("the engine knows it and refuses it: what to use instead"),
                 env=_s("the variable that sets it where it is not given"),
             ),

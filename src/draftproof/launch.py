@@ -5,7 +5,8 @@
 What cannot be read is a finding with the character where it stops; nothing that is typed raises.
 
 What comes out is what rules of an engine speak of: ``launch.<dest>`` with a typed value, ``launch.env.NAME``, and
-``launch.refused``, the list of what the engine's own reading of its flags will not take.
+``launch.refused``, what the engine's own reading of its flags will not take, and ``launch.odd``, keys that a table of
+its may not have, which are looked at later.
 """
 
 from __future__ import annotations
@@ -516,7 +517,7 @@ def _read(words: list[Word], env: dict[str, str], line: str, library: Library, w
             reader.take(flag, name, [Word(value, (0,) * (len(value) + 1))])
     flags: dict[str, Any] = {**reader.flags, "env": dict(env)}
     if reader.refused:
-        flags["refused"] = reader.refused
+        flags["refused"] = "; ".join(reader.refused)
     return Launch(
         whole,
         made.id,
@@ -569,6 +570,8 @@ class _Reader:
         """Read every word."""
         words = list(self.made.args)
         positional, over = self.made.command.positional, False
+        if self.made.command.once and any(self.names(word, positional) for word in words):
+            self.placed.add(positional)
         n = 0
         while n < len(words):
             word = words[n]
@@ -586,9 +589,14 @@ class _Reader:
         for flag, name, table in self.tables.values():
             self.put(flag, name, table)
 
+    def names(self, word: Word, dest: str) -> bool:
+        """Tell whether a word is the name of a flag, in full."""
+        return word.text.partition("=")[0] in self.launches.flag(dest).names
+
     def is_flag(self, word: Word) -> bool:
         """Tell whether a word is a flag: it begins with a dash, and is no number, unless a flag looks so."""
-        return len(word.text) > 1 and word.text[0] == "-" and not re.fullmatch(r"-\d+|-\d*\.\d+", word.text)
+        number = r"-\d+" if self.launches.dotted else r"-\d+|-\d*\.\d+"  # what has a dot is a key there
+        return len(word.text) > 1 and word.text[0] == "-" and not re.fullmatch(number, word.text)
 
     def flag(self, word: Word, words: Sequence[Word], n: int) -> int:
         """Read one flag with its values; returns the index of the word behind them."""
@@ -598,7 +606,7 @@ class _Reader:
             name, _, key = name.partition(".")
         found = self.launches.find(name)
         attached = None
-        if len(found) != 1 and not key and re.fullmatch(r"-[A-Za-z].+", word.text):  # -O3
+        if len(found) != 1 and not key and self.launches.equals and re.fullmatch(r"-[A-Za-z].+", word.text):  # -O3
             one = self.launches.find(word.text[:2], exact=True)
             if one and one[0].takes != "none":
                 found, attached = one, 2
@@ -698,6 +706,9 @@ class _Reader:
         """Keep the value of a flag; one that is given twice with different values is named."""
         if flag.dashes and isinstance(value, dict):
             value = {key.replace("-", "_"): one for key, one in value.items()}
+        for key in value if flag.keys and isinstance(value, dict) else ():
+            if key not in flag.keys:
+                self.odd(flag, f"{name}.{key}", key)
         if flag.dest in self.launches.unread:
             self.say(
                 "CLI662",
@@ -717,6 +728,15 @@ class _Reader:
             self.twice(name, self.given[flag.dest][1], value)
         self.given[flag.dest] = (name, value)
         self.flags[flag.dest] = value
+
+    def odd(self, flag: Flag, name: str, key: str) -> None:
+        """Note a key that a table may not have; one that is read as it is typed is refused at once."""
+        seen = visible(key, 80) + nearest(key[:100], flag.keys)
+        self.say("CLI657", name, f"one of {', '.join(flag.keys)}", seen)
+        if flag.type == "units":
+            self.refused.append(f"argument {visible(name, 80)}")
+        else:
+            self.flags["odd"] = f"{self.flags['odd']}, {visible(key, 80)}" if "odd" in self.flags else visible(key, 80)
 
     def say(self, code: str, name: str, expected: str, observed: str, note: str = "") -> None:
         """Add a finding about a flag."""
@@ -778,6 +798,8 @@ def typed(flag: Flag, text: str) -> Any:
     """Return a value as a flag types it; raises _Bad for a text that the engine does not take."""
     if text in flag.words:
         return flag.words[text]
+    if flag.null and text in ("", "None"):
+        return None
     value: Any = text
     try:
         match flag.type:
@@ -785,12 +807,18 @@ def typed(flag: Flag, text: str) -> Any:
                 value = int(text)
             case "float":
                 value = float(text)
+            case "stoi":  # as C++ reads it: what stands behind the number does not count
+                value = int((re.match(r"\s*[+-]?\d+", text, re.ASCII) or [""])[0])
+            case "stof":
+                value = float((re.match(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", text, re.ASCII | re.I) or [""])[0])
             case "size":
                 value = _size(text)
             case "json":
                 value = json.loads(text)
             case "units":  # JSON whose numbers may have a unit
                 value = json.loads(_UNIT.sub(lambda m: m[1] or str(_size(m[2])), text))
+                if not isinstance(value, dict):
+                    raise _Bad("a JSON object")
             case "loose":  # JSON where it is any
                 value = _json(text)
             case "words":  # of the choices, with commas between them
@@ -813,6 +841,8 @@ def typed(flag: Flag, text: str) -> Any:
 _TYPES = {
     "int": "an integer",
     "float": "a number",
+    "stoi": "an integer",
+    "stof": "a number",
     "size": "an integer, such as 4096, 4k or 4K",
     "json": "JSON",
     "units": "JSON",

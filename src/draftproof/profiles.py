@@ -178,6 +178,8 @@ class Flag(NamedTuple):
     default: Any = None
     many: bool = False  # given again, it adds
     dashes: bool = False  # keys of its table may be written with dashes
+    null: bool = False  # an empty text, and None, stand for nothing
+    keys: tuple[str, ...] = ()  # of its table
     gone: str = ""  # the engine knows it and refuses it: what to use instead
     env: str = ""  # the variable that sets it where it is not given
 
@@ -193,6 +195,7 @@ class Command(NamedTuple):
 
     words: tuple[str, ...]
     positional: str = ""  # where a word goes that belongs to no flag
+    once: bool = False  # that flag, given by its name, takes the place of the word
 
 
 class Advice(NamedTuple):

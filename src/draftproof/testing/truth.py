@@ -12,7 +12,6 @@ Prediction sees what metadata tells: configs, headers, names of files, the launc
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import zlib
@@ -216,12 +215,13 @@ def _library() -> Library:
 def predict(case: Case, engine: str, version: str = "", runner: str = "") -> Prediction:
     """Return what an engine is predicted to do with a case: from configs, headers, file names and the launch line."""
     from draftproof import engines  # noqa: PLC0415
+    from draftproof.launch import flags_of  # noqa: PLC0415
 
     library, made = _library(), _examined(case.id)
     assert made.drafter is not None
     profile, _ = library.get("profile", engine)
     words = [word.replace("{target}", "target").replace("{drafter}", case.folder) for word in case.launch[engine]]
-    flags = _flags(words, case.env.get(engine, {}))
+    flags = flags_of(words, case.env.get(engine, {}), library)
     side = made.target if made.target is not None and made.target.contract is not None else None
     return engines.predict(profile, library, made.drafter, side, made.couple, version=version, runner=runner,
                            flags=flags)  # fmt: skip
@@ -239,18 +239,6 @@ def _examined(id: str) -> Any:
     if made.drafter is None or made.drafter.contract is None:  # too broken to be told: what its family is then
         made = api.examine(*sides, _library(), family=_family(case.family), facts=facts(case))
     return made
-
-
-def _flags(words: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
-    """Return the flags of a launch by name, and its environment."""
-    flags: dict[str, Any] = {"env": dict(env)}
-    for at, word in enumerate(words):
-        if word.startswith("-") and not word.lstrip("-")[:1].isdigit():
-            value = words[at + 1] if at + 1 < len(words) and not words[at + 1].startswith("-") else True
-            with contextlib.suppress(ValueError):
-                value = json.loads(value) if isinstance(value, str) else value
-            flags[word.lstrip("-").replace("-", "_")] = value
-    return flags
 
 
 @cache
