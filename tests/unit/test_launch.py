@@ -113,7 +113,9 @@ FLAGS = {  # of vLLM, as typed -> what rules see
     "--hf_overrides.a.b 1k --hf-overrides.l+ x --hf-overrides.l+=y,z": {
         "hf_overrides": {"a": {"b": 1000}, "l": ["x", "y", "z"]}
     },
-    '--compilation-config \'{"mode": 3, "sizes": [4k]}\'': {"compilation_config": {"mode": 3, "sizes": [4000]}},
+    '--compilation-config \'{"mode": 3, "compile_sizes": [4k]}\'': {
+        "compilation_config": {"mode": 3, "compile_sizes": [4000]}
+    },
     "--middleware a --middleware b": {"middleware": ["a", "b"]},
 }
 
