@@ -73,7 +73,7 @@ class Connection:
         return Taken() if self._hub is None else self._hub.taken()
 
 
-RUNGS = ("contract", "conforms", "fits", "loads")
+RUNGS = ("contract", "conforms", "fits")  # and one "loads ENGINE" for each engine that is asked about
 Model = str | Path | Mapping[str, Any]  # a folder, ORG/NAME[@COMMIT], or {"config": …, "state_dict": …}
 
 
@@ -88,7 +88,7 @@ class Case:
     contract: list[Finding] = field(default_factory=list)  # of contract files
     source: list[Finding] = field(default_factory=list)  # of getting bytes and telling the family
     fits: list[Finding] | None = None
-    loads: list[Finding] = field(default_factory=list)  # of the engines that are asked about
+    loads: dict[str, list[Finding]] = field(default_factory=dict)  # of each engine that is asked about
     paired: bool = False  # whether a target was asked for
 
 
@@ -243,7 +243,13 @@ def ask_engines(case: Case, engines: Sequence[str]) -> None:
     from draftproof.engines import judge  # noqa: PLC0415 (only where an engine is asked about)
 
     target = case.target if case.target is not None and case.target.contract is not None else None
-    case.loads += judge(engines, case.library, case.drafter, target, case.couple)
+    for engine in named_engines(engines, case.library):
+        case.loads[engine] = judge((engine,), case.library, case.drafter, target, case.couple)
+
+
+def named_engines(engines: Sequence[str], library: Library) -> list[str]:
+    """Return the engines that are asked about, each once; all stands for every one that is known."""
+    return list(dict.fromkeys(one for s in engines for one in (library.files("profile") if s == "all" else (s,))))
 
 
 def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) -> Report:
@@ -259,7 +265,7 @@ def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) 
     elif case.paired:
         why, help = "the fit was not judged: a side could not be", "mend what conforms says above, then ask again"
         found["fits"].append(unknown("PAIR422", "pair", why, expected="two sides", observed="see above", help=help))
-    found["loads"] += case.loads
+    found |= {f"loads {engine}": rows for engine, rows in case.loads.items()}
     if pair is not None:
         every = [f for rows in found.values() for f in rows]
         found = {rung: accept(rows, pair, shared) for rung, rows in found.items()}
@@ -373,9 +379,9 @@ def check(
 def check_pair(
     pair: Pair, library: Library, rerun: str = "", base: Path | None = None, engines: Sequence[str] = ()
 ) -> Report:
-    """Check a pair contract, with what it accepts, and what engines do with it."""
+    """Check a pair contract, with what it accepts, and what engines do with it: those given, else those it names."""
     case = examine_pair(pair, library, base)
-    ask_engines(case, engines)
+    ask_engines(case, engines or pair.engines)
     return report(case, pair.id, rerun, pair)
 
 

@@ -280,6 +280,7 @@ class Pair(NamedTuple):
     accepts: tuple[str, ...] = ()  # ids of what is shared
     lines: tuple[str, ...] = ()  # of each
     facts: Mapping[str, Fact] = MappingProxyType({})
+    engines: tuple[str, ...] = ()  # that are to serve it
 
 
 class Model(NamedTuple):

@@ -76,6 +76,7 @@ def _parts(doc: str, **parts: str) -> Spec:
 TITLE = Spec("str", "what it is, in a few words", True)
 ID = r"[a-z0-9][a-z0-9._\-]*"
 REPO = r"[A-Za-z0-9][A-Za-z0-9_.\-]*/[A-Za-z0-9][A-Za-z0-9_.\-]*"
+ENGINE = r"[a-z0-9][a-z0-9._\-]*(@\S+)?"
 ALIAS = r"[A-Za-z0-9][A-Za-z0-9_.\-]*(/[A-Za-z0-9][A-Za-z0-9_.\-]*)?"  # of a model
 NAME = r"[a-z_][A-Za-z0-9_]*(\.[a-z_][A-Za-z0-9_]*)*"  # of a dim
 EXPR = Spec("expr", "an expression over dims")
@@ -172,6 +173,9 @@ FACTS = {
     "trained_context": _fact("the length it was trained at", Spec("int", "tokens", above=0)),
     "partial_rotary_factor": _fact(
         "the factor it was trained with", Spec("number", "1 is all of a head", above=0, most=1)
+    ),
+    "own_embedding": _fact(
+        "whether its embedding holds other values than the target's", Spec("bool", "false: it is a copy")
     ),
     "meanings": _map(
         _fact("what it was trained for", _s("a meaning that the family knows")),
@@ -432,6 +436,7 @@ KINDS: Mapping[str, Spec] = {
         allow=_ACCEPT,
         expect_unknown=_ACCEPT,
         accepts=_list(_s("id of an acceptance", pattern=ID), "what it accepts besides, for reasons that many share"),
+        engines=_list(_s("an engine, or one at a version", pattern=ENGINE), "that are to serve it, as in --engine"),
         facts=_table("what is known of the drafter beyond its files", **FACTS),
     ),
     "acceptance": _table(

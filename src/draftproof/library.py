@@ -149,6 +149,11 @@ class Library:
         quoted = [f"{mark}{word}{mark}".encode("utf-8", "replace") for word in words for mark in "\"'"]
         return [id for id, text in texts.items() if text is None or any(q in text for q in quoted)]
 
+    def holds(self, kind: str, id: str, word: bytes) -> bool:
+        """Tell whether the text of a file holds a word: a cheap first look, never a decision."""
+        text = _text(self.files(kind)[id])
+        return text is None or word in text
+
     def detect(self, kind: str, id: str) -> Mapping[str, Any]:
         """Return the [detect] table of a contract, read alone where it can be, else with the whole contract."""
         if ("detect", kind, id) not in self.kept:
@@ -598,6 +603,10 @@ def _check_pair(data: Mapping[str, Any], out: Problems, library: Library) -> Non
         known = list(library.files("acceptance"))
         if id is not None and id not in known:
             out.add("CON113", ("accepts", n), near=(id, known), expected=f"one of {', '.join(known) or 'none yet'}")
+    for n, spec in enumerate(data.get("engines") or ()):
+        known = [*library.files("profile"), "all"]
+        if spec is not None and (name := spec.partition("@")[0]) not in known:
+            out.add("CON113", ("engines", n), near=(name, known), expected=f"one of {', '.join(known)}")
     _check_accepted(data, out)
 
 
@@ -1034,6 +1043,7 @@ def _pair(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Pair:
         family=data.get("family", ""),
         facts=_facts(data.get("facts", {})),
         accepts=data.get("accepts", ()),
+        engines=data.get("engines", ()),
         lines=tuple(out.line(("accepts", n)) for n in range(len(data.get("accepts", ())))),
         **_accepted(data, out),
     )

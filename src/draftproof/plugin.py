@@ -31,6 +31,7 @@ REQUIRED = ("shape", "weights", "gpu", "live")
 HUB = ("auto", "live", "recordings", "offline")
 _STATE: pytest.StashKey[State] = pytest.StashKey()
 _PROPERTY = "draftproof"
+NO_ENGINE = "no-engine"
 
 
 class State:
@@ -97,6 +98,30 @@ class State:
             return [id for id, path in self.library.files("pair").items() if self.root in path.parents]
         return list(Library().files("pair")) if shipped else []
 
+    @property
+    def asked(self) -> list[str]:
+        """Return the engines of --engine, each once."""
+        given: list[str] = self.config.getoption("engine")
+        if not given:
+            return []
+        from draftproof.api import named_engines  # noqa: PLC0415
+
+        return named_engines(given, self.library)
+
+    def engines(self, param: str) -> list[str]:
+        """Return the engines that are asked about with a pair: those of --engine, else those that the pair names."""
+        if self.asked or self.drafter or not param:
+            return self.asked
+        from draftproof.api import named_engines  # noqa: PLC0415
+        from draftproof.contracts import Pair  # noqa: PLC0415
+        from draftproof.library import load  # noqa: PLC0415
+
+        path = self.library.files("pair").get(param)
+        if path is None or not self.library.holds("pair", param, b"engines"):
+            return []
+        pair, _ = load(path, "pair", self.library)  # aside: of a broken one its own test speaks
+        return named_engines(pair.engines, self.library) if isinstance(pair, Pair) else []
+
     def report(self, param: str) -> Report:
         """Return the report of a pair, or of --drafter and --target; made once."""
         if param not in self.reports:
@@ -104,9 +129,9 @@ class State:
 
             if self.drafter:
                 target, family = self.config.getoption("target"), self.config.getoption("draftproof_family")
-                self.reports[param] = api.check_models(self.drafter, target, self.library, family or "")
+                self.reports[param] = api.check_models(self.drafter, target, self.library, family or "", self.asked)
             else:
-                self.reports[param] = api.check_pair_id(param, self.library)
+                self.reports[param] = api.check_pair_id(param, self.library, self.asked)
         return self.reports[param]
 
     def broken(self) -> list[Finding]:
@@ -134,6 +159,7 @@ class State:
         else:
             here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
             words.append("::".join((here, *names)))
+        words += [f"--engine={engine}" for engine in self.asked]
         for option in ("--draftproof-contracts", "--draftproof-fail-on"):
             if value := self.config.getoption(option):
                 words.append(f"{option}={value}")
@@ -150,6 +176,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("draftproof", "contract tests for speculative-decoding drafters")
     group.addoption("--drafter", metavar="MODEL", help="check this drafter, with no contract file")
     group.addoption("--target", metavar="MODEL", help="with --drafter; default: the target that the drafter declares")
+    group.addoption(
+        "--engine",
+        action="append",
+        default=[],
+        metavar="NAME[@VERSION]",
+        help="say what this engine will do with it, too; all: every one that is known",
+    )
     group.addoption("--draftproof-family", metavar="ID", help="with --drafter: its family, where it cannot be told")
     group.addoption(
         "--draftproof-contracts", metavar="DIR", help="folder of contracts; default: contracts/ of the root"
@@ -200,7 +233,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give one parameter per pair to each test that asks for draftproof_pair."""
+    """Give a test that asks for draftproof_pair one parameter per pair; with draftproof_engine, one per engine, too."""
     if "draftproof_pair" not in metafunc.fixturenames:
         return
     state = state_of(metafunc.config)
@@ -210,7 +243,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     else:
         params = state.pairs(shipped=metafunc.module.__name__ == OWN_NAME) or [""]
     ids = [ascii(p)[1:-1] or "no-pair" for p in params]
+    if "draftproof_engine" in metafunc.fixturenames:
+        rows = [(param, engine) for param in params for engine in state.engines(param)] or [("", NO_ENGINE)]
+        ids = [f"{ascii(param)[1:-1]}-{engine}" for param, engine in rows]
+        metafunc.parametrize(("draftproof_pair", "draftproof_engine"), rows, ids=ids, scope="session")
+        return
     metafunc.parametrize("draftproof_pair", params, ids=ids, scope="session")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Drop the test of engines where none is asked about."""
+    items[:] = [item for item in items if _parameter(item, "draftproof_engine") != NO_ENGINE]
+
+
+def _parameter(item: pytest.Item, name: str) -> Any:
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get(name) if callspec else None
 
 
 @pytest.fixture

@@ -850,3 +850,61 @@ def test_run_of_other_tests_imports_nothing_heavy_and_a_run_of_pairs_no_torch(tm
     out = python(code, tmp_path)
     assert "plain []" in out
     assert "pairs []" in out
+
+
+# --- engines ------------------------------------------------------------------------------------------------------
+
+TRAINED = FACTS + 'aux_layers = { value = [2, 6, 9], source = "its card" }\n'
+
+
+def loads(result: pytest.RunResult) -> list[str]:
+    """Return the tests of engines that were collected."""
+    return sorted(set(re.findall(r"test_loads\[.+?\]", "\n".join(result.outlines))))
+
+
+def test_no_engine_is_asked_about_unless_a_pair_or_the_command_line_names_one(repo: Repo) -> None:
+    repo.pair("good")
+    result = repo.pytest("-v")
+    result.assert_outcomes(passed=2)
+    assert not loads(result)
+
+
+def test_engine_of_the_command_line_is_asked_about_with_every_pair(repo: Repo) -> None:
+    repo.pair("good", more=TRAINED)
+    repo.pair("other", more=TRAINED)
+    result = repo.pytest("-v", "--engine", "sglang", "--engine=sglang")
+    assert loads(result) == ["test_loads[good-sglang]", "test_loads[other-sglang]"]
+
+
+def test_all_stands_for_every_engine_that_is_known(repo: Repo) -> None:
+    repo.pair("good", more=TRAINED)
+    found = loads(repo.pytest("-v", "--engine", "all"))
+    assert found == [f"test_loads[good-{name}]" for name in sorted(builder.LIBRARY.files("profile"))]
+
+
+def test_pair_names_the_engines_that_are_to_serve_it(repo: Repo) -> None:
+    repo.pair("good", more='engines = ["sglang"]\n' + TRAINED)
+    repo.pair("other", more=TRAINED)
+    result = repo.pytest("-v", "-m", "shape")
+    assert loads(result) == ["test_loads[good-sglang]"]
+
+
+def test_failure_of_an_engine_is_a_test_of_its_own_that_is_run_again_as_printed(repo: Repo) -> None:
+    repo.bad(more=TRAINED)
+    result = repo.pytest("-v", "--engine", "sglang", "-k", "loads")
+    result.assert_outcomes(failed=1, deselected=2)
+    result.stdout.fnmatch_lines(["*SGL6*", "*rerun*--engine=sglang*"])
+    rerun = next(line for line in result.outlines if line.strip().startswith("rerun")).split(None, 1)[1]
+    repo.typed(rerun).assert_outcomes(failed=1)
+
+
+def test_engine_that_a_pair_misspells_fails_with_the_right_name(repo: Repo) -> None:
+    repo.pair("good", more='engines = ["sglng"]\n' + TRAINED)
+    result = repo.pytest()
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*CON113*", "*did you mean 'sglang'*"])
+
+
+def test_engine_goes_with_a_drafter_and_no_file(repo: Repo, empty: Path, models: Path) -> None:
+    result = repo.pytest("-v", f"--drafter={models / 'drafter'}", f"--target={models / 'target'}", "--engine=sglang")
+    assert len(loads(result)) == 1

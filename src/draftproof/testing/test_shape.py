@@ -15,7 +15,7 @@ __all__ = ["TestShape"]
 
 @pytest.mark.shape
 class TestShape:
-    """Hold each pair to rungs 1 and 2, from configs and headers alone."""
+    """Hold each pair to rungs 1 to 3, from configs and headers alone."""
 
     def test_conforms(self, draftproof_verify: Any) -> None:
         """Check that both checkpoints are well formed for their contracts, and that the contracts are."""
@@ -24,3 +24,7 @@ class TestShape:
     def test_fits(self, draftproof_verify: Any) -> None:
         """Check that the drafter fits the target."""
         draftproof_verify("fits")
+
+    def test_loads(self, draftproof_verify: Any, draftproof_engine: str) -> None:
+        """Check that each engine runs the drafter as meant: those of --engine, else those that the pair names."""
+        draftproof_verify(f"loads {draftproof_engine}")
