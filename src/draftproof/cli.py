@@ -36,6 +36,8 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
   draftproof record --all                                refresh the recordings that pairs use
   draftproof record my-pair --drafter-revision COMMIT    move a pair to a new version, and record it
   draftproof cache --prune --older 30                    what was kept of the Hub, here: remove what is a month old
+  draftproof truth                                       what is predicted, beside what engines did
+  draftproof fixture --break-every 5 --out ./known       a pair whose accepted tokens are known exactly
   draftproof explain TEN403                              what a code means, and what to do
 """
 
@@ -188,6 +190,39 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
                     "help": "with --prune: only what is older than DAYS",
                 },
             ),
+        ),
+    ),
+    "truth": (
+        "whether what is predicted is what engines did; and what a build of one does with the same cases now",
+        (
+            ("--engine", {"metavar": "NAME", "help": "of this engine only; one is needed with --python"}),
+            (
+                "--python",
+                {"metavar": "PYTHON", "help": "the interpreter that holds the build; benchmarks/truth makes one"},
+            ),
+            ("--runner", {"metavar": "NAME", "help": "with --python: one of the engine's runners; all without it"}),
+            ("--only", {"metavar": "REGEX", "default": "", "help": "with --python: cases whose ids match"}),
+            ("--record", {"metavar": "DIR", "help": "with --python: write the new tables into DIR"}),
+        ),
+    ),
+    "fixture": (
+        "write a tiny target and drafter, with what an engine must do with them: for an engine's own tests",
+        (
+            (
+                "--family",
+                {
+                    "metavar": "F",
+                    "default": "known",
+                    "help": "of the drafter; else that of the pair known in closed form",
+                },
+            ),
+            ("--dialect", {"metavar": "D", "default": "", "help": "the spelling of its tensor names"}),
+            ("--break-every", {"metavar": "N", "type": int, "default": 0, "help": "each N-th token is proposed wrong"}),
+            (
+                "--fault",
+                {"metavar": "NAME", "default": "", "help": "what is wrong with it; a name that is none lists all"},
+            ),
+            ("--out", {"metavar": "DIR", "required": True, "help": "a folder that is made"}),
         ),
     ),
     "explain": (
@@ -561,6 +596,41 @@ def _cache(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str,
     return "\n".join(lines) + "\n", 0
 
 
+def _truth(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
+    from draftproof.testing import truth  # noqa: PLC0415
+
+    if args.python is None and (args.only or args.runner or args.record):
+        top.error("--only, --runner and --record go with --python")
+    if args.python is not None and not args.engine:
+        top.error("--python goes with --engine NAME")
+    try:
+        re.compile(args.only)
+    except re.error as error:
+        top.error(f"--only {args.only!a}: {error}")
+    told = (
+        truth.agreement(args.engine)
+        if args.python is None
+        else truth.again(args.python, args.engine, args.runner, args.only, Path(args.record) if args.record else None)
+    )
+    return (_json(told.data) if args.format == "json" else told.text), told.exit_code
+
+
+def _fixture(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
+    from draftproof.testing import known_answer  # noqa: PLC0415
+
+    try:
+        made = known_answer.write(Path(args.out), args.family, args.dialect, args.break_every, args.fault)
+    except known_answer.Refused as error:
+        top.error(str(error))
+    except OSError as error:
+        top.exit(2, f"draftproof: cannot write {ascii(args.out)[1:-1]}: {error.strerror or error}\n")
+    data = {"target": str(made.target), "drafter": str(made.drafter), "expected": made.expected}
+    told = {key: made.expected[key] for key in ("drafted", "accepted", "fault") if made.expected.get(key)}
+    shown = ", ".join(f"{key} {value}" for key, value in told.items())
+    text = f"wrote {args.out}: target, {made.drafter.name}, expected.json; {shown}"
+    return (_json(data) if args.format == "json" else f"{ascii(text)[1:-1]}\n"), 0
+
+
 def _explain(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
     from draftproof import render  # noqa: PLC0415
     from draftproof.findings import nearest, visible  # noqa: PLC0415
@@ -598,6 +668,8 @@ _COMMANDS = {
     "list": _list,
     "record": _record,
     "cache": _cache,
+    "truth": _truth,
+    "fixture": _fixture,
     "explain": _explain,
 }
 

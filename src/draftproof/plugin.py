@@ -423,3 +423,35 @@ class Summary:
         if (self.state.config.rootpath / "snapshots").is_dir():
             return "pytest -m snapshot"
         return shlex.join(["draftproof", "check", self.tests[0]["pair"], "--verbose"])
+
+
+# --- for the tests of engines -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def draftproof_fixture(tmp_path: Path) -> Any:
+    """Return a function that writes a tiny target and drafter, with what an engine must do with them."""
+
+    def write(family: str = "known", dialect: str = "", break_every: int = 0, fault: str = "") -> Any:
+        from draftproof.testing import known_answer  # noqa: PLC0415
+
+        place = tmp_path / f"draftproof-{len(list(tmp_path.iterdir()))}"
+        return known_answer.write(place, family, dialect, break_every, fault)
+
+    return write
+
+
+@pytest.fixture
+def draftproof_truth() -> Any:
+    """Return a function that runs the cases in a build of an engine: what ends in another way than is recorded."""
+
+    def changed(python: str, engine: str, runner: str = "", only: str = "") -> Any:
+        from draftproof.testing import truth  # noqa: PLC0415
+
+        now = truth.run(python, engine, runner, only)
+        before = truth.recorded(now)
+        if before is None:
+            pytest.fail(f"nothing is recorded of {now.name}", pytrace=False)
+        return truth.changes(before, now)
+
+    return changed

@@ -14,19 +14,25 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import subprocess
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from draftproof.contracts import Fact
+from draftproof.dims import ordered
 from draftproof.hub import Source
 from draftproof.testing import cases, fixtures
 from draftproof.testing.cases import Case
 from draftproof.testing.fixtures import Model
 
 if TYPE_CHECKING:
+    from draftproof.conform import View
     from draftproof.engines import Prediction
     from draftproof.library import Library
 
@@ -237,19 +243,24 @@ def _examined(id: str) -> Any:
     sides = (source(drafter, case.folder), source(target, "target"))
     made = api.examine(*sides, _library(), facts=facts(case))
     if made.drafter is None or made.drafter.contract is None:  # too broken to be told: what its family is then
-        made = api.examine(*sides, _library(), family=_family(case.family), facts=facts(case))
+        made = api.examine(*sides, _library(), family=family_of(case.family), facts=facts(case))
     return made
 
 
 @cache
-def _family(family: str) -> str:
-    from draftproof.checkpoint import Checkpoint  # noqa: PLC0415
-    from draftproof.recognise import recognise  # noqa: PLC0415
-
-    healthy = cases.case(f"{family}/{cases.HEALTHY}")
-    drafter = cases.models(healthy)[1]
-    contract, _ = recognise(_library(), Checkpoint(source(drafter, "drafter"), "drafter"), "family", "")
+def family_of(family: str) -> str:
+    """Return the id of the contract that recognises the healthy drafter of a family of cases, or ""."""
+    contract = view(cases.models(cases.case(f"{family}/{cases.HEALTHY}"))[1]).contract
     return contract.id if contract else ""
+
+
+def view(drafter: Model) -> View:
+    """Return a drafter as the contract that recognises it sees it."""
+    from draftproof import api  # noqa: PLC0415
+
+    made = api.examine(source(drafter, "drafter"), None, _library())
+    assert made.drafter is not None
+    return made.drafter
 
 
 def facts(case: Case) -> dict[str, Fact]:
@@ -285,3 +296,134 @@ def confusion(table: Table, found: Sequence[Compared] | None = None) -> str:
             now = " ".join(filter(None, (one.predicted, one.stage, one.error)))
             lines.append(f"  {one.row.id}: was {was}, predicted {now}")
     return "\n".join(lines)
+
+
+# --- run again ----------------------------------------------------------------------------------------------------
+
+
+class NotRun(RuntimeError):
+    """Say why an engine's cases could not be run."""
+
+
+class Change(NamedTuple):
+    """Hold what became of a case before and now."""
+
+    before: Row
+    now: Row
+
+    def __str__(self) -> str:
+        return f"{self.now.id}: {_told(self.before)} → {_told(self.now)}"
+
+
+def _told(row: Row) -> str:
+    if row.outcome == "refuses":
+        return f"refuses at {row.stage} ({row.error}{f': {row.message}' if row.message else ''})"
+    return f"degraded, without a word ({row.by})" if row.outcome == "degraded" else "as meant"
+
+
+def run(python: str, engine: str, runner: str = "", only: str = "", folder: Path | None = None) -> Table:
+    """Run an engine's cases, those whose ids match, in the build that an interpreter holds; raises NotRun."""
+    script = Path(__file__).parent / f"run_{re.sub('[^a-z0-9]', '', engine)}.py"
+    chosen = {case.id: case for case in cases.cases(engine) if re.search(only, case.id)}
+    chosen |= {case.twin: cases.case(case.twin) for case in list(chosen.values()) if case.twin}
+    if not script.is_file() or not chosen:
+        known = ", ".join(dict.fromkeys(e for case in cases.cases() for e in case.launch))
+        raise NotRun(f"no case of {engine} holds {only!a}" if script.is_file() else f"cases run in {known}")
+    with tempfile.TemporaryDirectory() as made:
+        place = folder or Path(made)
+        for case in chosen.values():
+            cases.build(case, place)
+        out = Path(made) / "lines.json"
+        words = [python, str(script), str(place), "--out", str(out), *(["--runner", runner] if runner else [])]
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+        except OSError as error:
+            raise NotRun(f"{python}: {error.strerror or error}") from None
+        lines = [json.loads(text) for text in out.read_text("utf-8").splitlines()] if out.exists() else []
+        if done.returncode or not lines:
+            said = " / ".join(done.stderr.strip().splitlines()[-3:]) or "it said nothing"
+            raise NotRun(f"{python} {script.name} ended with exit code {done.returncode}: {said}")
+    return table(lines, datetime.now(tz=UTC).date().isoformat())
+
+
+def recorded(now: Table) -> Table | None:
+    """Return the recorded table of the same engine and runner, of the nearest version."""
+    same = [one for one in tables() if (one.engine, one.runner) == (now.engine, now.runner)]
+    exact = [one for one in same if one.version == now.version]
+    return next(iter(exact or sorted(same, key=lambda one: ordered(one.version), reverse=True)), None)
+
+
+def changes(before: Table, now: Table) -> list[Change]:
+    """Return the cases that end in another way than they did, the worst turn first."""
+    rank = {"degraded": 0, "refuses": 1, "meant": 2}
+    both = [Change(before.rows[id], row) for id, row in sorted(now.rows.items()) if id in before.rows]
+    found = [c for c in both if c.before[2:5] != c.now[2:5]]
+    return sorted(found, key=lambda c: (rank[c.now.outcome], c.now.id))
+
+
+# --- told ---------------------------------------------------------------------------------------------------------
+
+
+class Told(NamedTuple):
+    """Hold an answer for the command line: text, the same as data, and the exit code."""
+
+    text: str
+    data: dict[str, Any]
+    exit_code: int
+
+
+def agreement(engine: str | None = None) -> Told:
+    """Say of each recorded table, or of one engine's, how far what is predicted agrees."""
+    found = [(one, list(compared(one))) for one in tables() if engine in (None, one.engine)]
+    if not found:
+        known = ", ".join(dict.fromkeys(one.engine for one in tables())) or "none"
+        which = f"table of {ascii(engine)[1:-1]}" if engine else "table"
+        return Told(f"no {which} is recorded; there are: {known}\n", {"tables": []}, 4)
+    text = "\n\n".join(confusion(one, rows) for one, rows in found)
+    data = [
+        {
+            "table": one.name, "date": one.date, "cases": len(rows), "hidden": sum(r.hidden for r in rows),
+            "agree": sum(r.agrees for r in rows), "disagree": [r.row.id for r in rows if not r.agrees],
+        }
+        for one, rows in found
+    ]  # fmt: skip
+    whole = sum(len(rows) for _, rows in found)
+    good = all(row.agrees for _, rows in found for row in rows)
+    text += f"\n\n{whole} recorded outcomes in {len(found)} tables\n"
+    return Told(text, {"tables": data, "outcomes": whole}, 0 if good else 1)
+
+
+def again(python: str, engine: str, runner: str | None, only: str, record: Path | None) -> Told:
+    """Run an engine's cases in another build, and say what changed against what is recorded."""
+    profile, _ = _library().get("profile", engine)
+    runners = dict.fromkeys(row.is_ for row in profile.runners) if profile else {}
+    lines: list[str] = []
+    data: list[dict[str, Any]] = []
+    codes = set()
+    for name in [runner] if runner else list(runners) or [""]:
+        try:
+            now = run(python, engine, name, only)
+        except NotRun as error:
+            lines.append(f"not run: {ascii(str(error))[1:-1]}")
+            codes.add(4)
+            continue
+        if record is not None:
+            record.mkdir(parents=True, exist_ok=True)
+            (record / f"{now.name}.json").write_text(written(now), encoding="utf-8")
+        before = recorded(now)
+        if before is None:
+            lines.append(
+                f"{now.name}: {len(now.rows)} cases were run; nothing is recorded that they can be compared with"
+            )
+            codes.add(4)
+            continue
+        found = changes(before, now)
+        new = [id for id in now.rows if id not in before.rows]
+        more = f"; {len(new)} are new" if new else ""
+        lines.append(f"{now.name}, beside {before.name} of {before.date}: {len(found)} of "
+                     f"{len(now.rows) - len(new)} cases end in another way{more}")  # fmt: skip
+        lines += [f"  {change}" for change in found]
+        turned = [{"id": c.now.id, "before": c.before._asdict(), "now": c.now._asdict()} for c in found]
+        data.append({"table": now.name, "recorded": before.name, "cases": len(now.rows), "new": new, "changes": turned})
+        codes.add(1 if found else 0)
+    return Told("\n".join(lines) + "\n", {"tables": data}, max(codes) if 4 not in codes else 4)
