@@ -44,7 +44,7 @@ def test_fault_is_written_with_what_the_recorded_engines_did(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--family", "eagle4"], "did you mean 'eagle3'"),
+        (["--family", "dflsh"], "did you mean 'dflash'"),
         (["--family", "eagle3", "--fault", "d2t/absolut"], "did you mean 'd2t/absolute'"),
         (["--dialect", "bear"], "did you mean 'bare'"),
         (["--break-every", "1"], "expected 0, or 2 and more"),
