@@ -263,7 +263,7 @@ _SPAN: Mapping[str, Spec] = dict(  # noqa: C408
     since=_s("the first version to which it applies", pattern=r"\d+(\.\d+)*"),
     until=_s("the first version to which it no longer applies", pattern=r"\d+(\.\d+)*"),
 )
-_ERROR = r"[A-Z]\w*|\w[\w.:]*[.:][A-Za-z]\w*"  # the class of an error
+_ERROR = r"[A-Z]\w*|[a-z]+(_[a-z]+)+|\w[\w.:]*[.:][A-Za-z]\w*"  # the class of an error
 
 
 def _fate(*words: str) -> Spec:
