@@ -107,6 +107,11 @@ def test_an_engine_is_tried_with_enough_different_faults(
     assert len(wrong) >= ENOUGH[engine]
 
 
+def test_what_is_known_to_go_wrong_is_shown_by_cases() -> None:
+    for what, ids in cases.shows().items():
+        assert all(cases.case(id).kind == "broken" for id in ids), what
+
+
 def test_a_tensor_or_key_that_is_changed_is_there() -> None:
     with pytest.raises(KeyError, match="no tensor"):
         cases.tensor("no.such", lambda name, held: None)(fixtures.model("target"), fixtures.model("eagle3"))

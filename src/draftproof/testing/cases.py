@@ -359,7 +359,7 @@ def _sharded(shards: Sequence[Sequence[str]], index: Mapping[str, str] | str, lo
 
 
 def _beside(files: Mapping[str, Any]) -> Fault:
-    """Return a fault that puts files beside the drafter's: a text, or some of its tensors, with other values."""
+    """Return a fault that puts files beside the drafter's: a text, some of its tensors, or other tensors and numbers."""
 
     def fault(target: Model, drafter: Model) -> None:
         for name, what in files.items():
@@ -367,9 +367,13 @@ def _beside(files: Mapping[str, Any]) -> Fault:
                 drafter.files[name] = what.encode
                 continue
             change = _values(VALUES[what["values"]]) if "values" in what else None
-            held = {n: t for n, t in drafter.tensors.items() if _any(n, what["tensors"])}
+            held = {n: t for n, t in drafter.tensors.items() if _any(n, what.get("tensors", ()))}
             held = {n: change(n, t)[1] if change and t.dtype == "F32" else t for n, t in held.items()}
-            drafter.files[name] = partial(packed, name, held)
+            made = {
+                n: row if isinstance(row, int) else fixtures.made_of(drafter.name, n, row, drafter.config)
+                for n, row in what.get("made", {}).items()
+            }
+            drafter.files[name] = partial(packed, name, {**held, **made})
 
     return fault
 
@@ -378,15 +382,16 @@ def _any(name: str, globs: Sequence[str]) -> bool:
     return any(fnmatchcase(name, glob) for glob in globs)
 
 
-def packed(name: str, tensors: Mapping[str, Tensor]) -> bytes:
-    """Return the bytes of a weights file: safetensors, or by another suffix what torch.save writes."""
+def packed(name: str, tensors: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a weights file: safetensors, or by another suffix what torch.save writes, numbers too."""
     if name.endswith(".safetensors"):
         return fixtures.safetensors(tensors)
     from draftproof.torchzip import write_torch_zip  # noqa: PLC0415
 
     with TemporaryDirectory() as folder:
         path = Path(folder) / Path(name).name
-        write_torch_zip(path, {n: (t.dtype, t.shape, fixtures.stored(t)) for n, t in tensors.items()})
+        held = {n: t if isinstance(t, int) else (t.dtype, t.shape, fixtures.stored(t)) for n, t in tensors.items()}
+        write_torch_zip(path, held)
         return path.read_bytes()
 
 
@@ -434,6 +439,11 @@ def cases(engine: str = "") -> list[Case]:
 def case(id: str) -> Case:
     """Return the case of an id."""
     return _all()[id]
+
+
+def shows() -> dict[str, list[str]]:
+    """Return what is known to go wrong, in words, and the ids of cases that show it."""
+    return {what: list(ids) for what, ids in _data()["shows"].items()}
 
 
 def _family(family: str) -> Iterator[Case]:
