@@ -359,7 +359,7 @@ def _sharded(shards: Sequence[Sequence[str]], index: Mapping[str, str] | str, lo
 
 
 def _beside(files: Mapping[str, Any]) -> Fault:
-    """Return a fault that puts files beside the drafter's: a text, some of its tensors, or other tensors and numbers."""
+    """Return a fault that puts files beside the drafter's: a text, some of its tensors, or new tensors and numbers."""
 
     def fault(target: Model, drafter: Model) -> None:
         for name, what in files.items():
