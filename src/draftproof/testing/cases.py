@@ -290,8 +290,12 @@ def _shaped(name: str, to: str) -> Fault:
 
 
 def _dropped(globs: Sequence[str]) -> Fault:
+    """Return a fault that takes tensors away: the drafter's, and by globs with `target.` in front the target's."""
+
     def fault(target: Model, drafter: Model) -> None:
-        drafter.tensors = {name: held for name, held in drafter.tensors.items() if not _any(name, globs)}
+        for glob in globs:
+            side, own = _side(target, drafter, glob)
+            side.tensors = {name: held for name, held in side.tensors.items() if not fnmatchcase(name, own)}
 
     return fault
 
