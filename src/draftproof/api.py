@@ -635,6 +635,8 @@ def plain(value: Any) -> Any:
     """Return a contract as plain data: expressions as text, empty fields left out."""
     if isinstance(value, Expr):
         return str(value)
+    if callable(value):  # where a row stands, which is looked up when it is asked
+        return value()
     if is_dataclass(value) or hasattr(value, "_fields"):
         names = [f.name for f in fields(value)] if is_dataclass(value) else value._fields
         named = {n: plain(getattr(value, n)) for n in names}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -313,7 +313,7 @@ class EngineRow(NamedTuple):
     effect: str = ""  # which kind of finding it is, if another than its outcome's
     log: str = ""  # what the log says of it
     do: str = ""  # what to do, where that is more than the code's own
-    line: str = ""
+    line: Callable[[], str] = str  # where it stands, when that is asked
 
     @property
     def does(self) -> str:

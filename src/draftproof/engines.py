@@ -7,7 +7,7 @@ that apply. Each step yields effects. What they come to is decided last: the fir
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -39,7 +39,7 @@ class Effect(NamedTuple):
     error: str = ""
     source: str = ""
     basis: str = "read"
-    line: str = ""
+    line: Callable[[], str] = str
     note: str = ""
     log: str = ""  # what the log says; without it, nothing
     do: str = ""  # where it is more than the code's own
@@ -388,7 +388,8 @@ _EXPECT = {"stops": "expect no drafts from there on"}  # by kind; of any other a
 def findings_of(*made: Prediction) -> list[Finding]:
     """Return what is predicted, of one launch by each runner: what runs as meant, and all that speaks against it.
 
-    What is the same by all runners is said once, and so is what is the same of several tensors. The worst comes first.
+    What is the same by all runners is said once, and so is what is the same of several tensors. The worst comes first;
+    with the first refusal stands what would be refused after it.
     """
     profile, out = made[0].profile, list[Finding]()
     codes, near = profile.codes, made[0].near
@@ -407,46 +408,63 @@ def findings_of(*made: Prediction) -> list[Finding]:
     rows: dict[tuple[Any, ...], tuple[dict[str, Effect], list[Prediction]]] = {}
     for one in made:
         for effect in one.effects:
-            alike, by = rows.setdefault(_alike(effect, effect is one.refusal), ({}, []))
+            if effect.outcome == "refuses" and effect is not one.refusal:
+                continue
+            alike, by = rows.setdefault(_alike(effect), ({}, []))
             alike.setdefault(effect.subject, effect)
             by += [one] if one not in by else []
-    for (_, later, *_), (alike, by) in sorted(rows.items(), key=lambda row: row[0][:3]):
+    for _, (alike, by) in sorted(rows.items(), key=lambda row: row[0][:2]):
         effect, subjects = next(iter(alike.values())), list(alike)
         kind = "unknown" if effect.outcome == "unknown" else effect.kind
-        more = f" and {len(subjects) - 1} more" if len(subjects) > 1 else ""
+        also = f"also {', '.join(subjects[1:])}" if len(subjects) > 1 else ""
+        after = _after(by[0]) if effect.outcome == "refuses" else ""
         basis = f"{_BASIS[effect.basis]}: {profile.title} {one.version}, {effect.source}"
-        notes = (effect.note, f"also {', '.join(subjects[1:])}" if more else "", basis if effect.source else "")
+        notes = (effect.note, also, basis if effect.source else "", after)
         out.append(
             finding(
                 codes[kind],
-                f"{_called(made, by)}: {effect.subject}{more}",
+                f"{_called(made, by)}: {_listed(subjects)}",
                 level=_LEVELS[effect.outcome] if near or effect.outcome == "changes" else "unknown",
-                observed=_seen(effect, later),
+                observed=_seen(effect, all(one.refusal for one in by)),
                 note="; ".join(filter(None, notes)),
                 help=effect.do,
-                contract=effect.line,
+                contract=effect.line(),
             )
         )
     return list(dict.fromkeys(out))
 
 
-def _alike(effect: Effect, first: bool) -> tuple[Any, ...]:
-    """Return what two effects have in common that are told as one; the worst sorts first, and the first refusal."""
+def _listed(subjects: Sequence[str]) -> str:
+    return subjects[0] + (f" and {len(subjects) - 1} more" if len(subjects) > 1 else "")
+
+
+def _after(made: Prediction) -> str:
+    """Say what would be refused once the first refusal is mended; what is the same of several tensors once."""
+    rows: dict[tuple[Any, ...], list[Effect]] = {}
+    for effect in made.effects:
+        if effect.outcome == "refuses" and effect is not made.refusal:
+            rows.setdefault(_alike(effect), []).append(effect)
+    alike = sorted(rows.items(), key=lambda row: row[0][:2])
+    return "; ".join(f"after that {_listed([e.subject for e in row])}: {row[0].see}" for _, row in alike)
+
+
+def _alike(effect: Effect) -> tuple[Any, ...]:
+    """Return what two effects have in common that are told as one; the worst sorts first."""
     stage = "" if effect.outcome == "unknown" else effect.stage
-    order = (OUTCOMES.index(effect.outcome), not first, STAGES.index(stage) if stage else 0)
+    order = (OUTCOMES.index(effect.outcome), STAGES.index(stage) if stage else 0)
     told = (effect.source, effect.basis, effect.line, effect.note) if effect.outcome != "unknown" else ()
     return (*order, effect.kind, effect.see.replace(effect.subject, ""), effect.error, *told)
 
 
-def _seen(effect: Effect, later: bool) -> str:
-    """Say what a user will see of an effect."""
+def _seen(effect: Effect, refused: bool) -> str:
+    """Say what a user will see of an effect; where it is refused, what would be seen once that is mended."""
     match effect.outcome:
         case "refuses":
-            after = "and after that " if later else ""
-            return f"{after}refuses {_STAGE[effect.stage]}: {effect.see}"
+            return f"refuses {_STAGE[effect.stage]}: {effect.see}"
         case "degrades":
             says = f"the log says: {effect.log}" if effect.log else "look for nothing in the log"
-            return f"loads; {effect.see}; {_EXPECT.get(effect.kind, 'expect a low accept length')}; {says}"
+            loads = "once it loads: " if refused else "loads; "
+            return f"{loads}{effect.see}; {_EXPECT.get(effect.kind, 'expect a low accept length')}; {says}"
         case "changes":
             return f"{_STAGE[effect.stage]}: {effect.see}"
     return effect.see
@@ -630,7 +648,7 @@ def _fitted(
         fate = (loader.smaller if by > 0 else loader.larger) if by else "taken"
     if fate == "taken":
         return None, 0
-    parts = {"source": loader.source or rule.source or class_.source, "basis": class_.basis}
+    parts: dict[str, Any] = {"source": loader.source or rule.source or class_.source, "basis": class_.basis}
     if fate in ("cut", "padded"):
         word = "cut to what the config says" if fate == "cut" else "filled up with zeros"
         made = Effect("degrades", "load", "cut", visible(name), f"it is {word}: {sizes}", **parts)
@@ -666,7 +684,11 @@ def _unset(class_: DrafterClass, rule: Param, param: str, world: World) -> Itera
     if rule.missing == "target":
         return
     fatal = rule.missing not in KNOWN_CLASSES
-    see = f"{rule.missing}: it is not in the file" if fatal else f"not in the file: it holds {_HOLDS[rule.missing]}"
+    see = (
+        f"{rule.missing}: the file has none of that name"
+        if fatal
+        else f"the file has none of that name: it holds {_HOLDS[rule.missing]}"
+    )
     if unknown is not None:
         yield _unsure("load", visible(param), unknown, "refuses" if fatal else "degrades")
     elif fatal:
@@ -692,7 +714,7 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
     yield from effects
     if ids is None:
         return
-    parts = {"source": row.source, "basis": row.basis}
+    parts: dict[str, Any] = {"source": row.source, "basis": row.basis}
     asked = sorted(set(ids))
     low, high = (value_of(end, world) if end is not None else None for end in (row.low, row.high))
     if bad := next((end for end in (low, high) if isinstance(end, Unknown)), None):
@@ -743,7 +765,7 @@ def _asked(row: Capture, world: World) -> tuple[list[int] | None, list[Effect]]:
     return default, []
 
 
-def _trained(world: World, captured: list[int], parts: Mapping[str, str]) -> Iterator[Effect]:
+def _trained(world: World, captured: list[int], parts: Mapping[str, Any]) -> Iterator[Effect]:
     """Compare the captured boundaries with those that the drafter was trained on, where that is declared."""
     couple = world.couple
     assert world.drafter.contract is not None

@@ -1124,8 +1124,8 @@ def _small(text: str) -> bool:
     )
 
 
-def read_toml(path: Path, label: str) -> tuple[dict[str, Any] | None, Problems]:
-    """Read a TOML file within the bounds; what is wrong with it is in the problems."""
+def read_toml(path: Path, label: str, sealed: bool = False) -> tuple[dict[str, Any] | None, Problems]:
+    """Read a TOML file within the bounds, which a sealed one keeps; what is wrong with it is in the problems."""
     out = Problems(label)
     try:
         raw = read_file(path)
@@ -1140,7 +1140,7 @@ def read_toml(path: Path, label: str) -> tuple[dict[str, Any] | None, Problems]:
     if len(raw) > MAX_BYTES:
         out.add("CON101", (), "more", expected=f"at most {MAX_BYTES} bytes")
         return None, out
-    if _small(text):
+    if sealed or _small(text):
         out, bound = Problems(label, lambda: scan(text)[0]), ""
     else:
         lines, bound = scan(text)

@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
@@ -60,10 +61,12 @@ from draftproof.rules import RULES
 # --- a library of contracts ---------------------------------------------------------------------------------------
 
 
+_INSIDE = Path(__file__).with_name("shipped")  # where an installed package has them
+
+
 def shipped_root() -> Path:
     """Return the folder of the contracts that ship with draftproof."""
-    inside = Path(__file__).with_name("shipped")
-    return inside if inside.is_dir() else Path(__file__).parents[2] / "contracts"
+    return _INSIDE if _INSIDE.is_dir() else Path(__file__).parents[2] / "contracts"
 
 
 class Library:
@@ -218,10 +221,14 @@ class Library:
                 return visible(prefix + shown[len(base) :], 4096)
         return visible(shown, 4096)
 
+    def sealed(self, path: Path) -> bool:
+        """Tell whether a file ships inside the package, where what tests hold of it need not be checked again."""
+        return self.shipped == _INSIDE and _INSIDE in path.parents
+
     def parsed(self, kind: str, path: Path) -> tuple[dict[str, Any] | None, Problems]:
         """Return the body of a file as KINDS declares it, None standing for what is broken, and its errors so far."""
         if (kind, path) not in self._parsed:
-            self._parsed[kind, path] = _parse(kind, path, self.label(path))
+            self._parsed[kind, path] = _parse(kind, path, self.label(path), self.sealed(path))
         return self._parsed[kind, path]
 
 
@@ -260,7 +267,8 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
     elif kind == "engine":
         _check_engine(data, out, library)
     elif kind in ("profile", "class"):
-        _check_reading(kind, data, out, library)
+        if not library.sealed(path):  # the checks read all files of an engine
+            _check_reading(kind, data, out, library)
     elif kind == "trainer":
         _check_trainer(data, out, library)
     elif kind == "launch":
@@ -278,8 +286,8 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
     return build(kind, path.stem, data, out), ()
 
 
-def _parse(kind: str, path: Path, label: str) -> tuple[dict[str, Any] | None, Problems]:
-    data, out = read_toml(path, label)
+def _parse(kind: str, path: Path, label: str, sealed: bool) -> tuple[dict[str, Any] | None, Problems]:
+    data, out = read_toml(path, label, sealed)
     if data is None:
         return None, out
     schema = data.get("schema")
@@ -1077,8 +1085,8 @@ def _engine(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Engin
     return Engine(id, data["title"], data["version"], rows)
 
 
-def _row(says: Mapping[str, str], row: Mapping[str, Any], line: str) -> EngineRow:
-    return EngineRow(**{"key": "", "when": parse("true"), **says, **row}, line=line)
+def _row(says: Mapping[str, str], row: Mapping[str, Any], out: Problems, *path: str | int) -> EngineRow:
+    return EngineRow(**{"key": "", "when": parse("true"), **says, **row}, line=partial(out.line, path))
 
 
 def _spanned(value: Any) -> Any:
@@ -1117,16 +1125,16 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         registry=data["registry"],
         ranges={name: row["when"] for name, row in data.get("ranges", {}).items() if "when" in row},
         others=data.get("others", ()),
-        unregistered=_row(says, none, out.line(("unregistered",))) if none else None,
+        unregistered=_row(says, none, out, "unregistered") if none else None,
         hooks=data.get("hooks", {}),
-        hookless=_row(says, bare, out.line(("hookless",))) if (bare := data.get("hookless")) else None,
+        hookless=_row(says, bare, out, "hookless") if (bare := data.get("hookless")) else None,
         captures=tuple(
             p.Capture(**{**row, "keys": tuple(p.AuxKey(**key) for key in row.get("keys", ())),
                          "default": row.get("default", ())})
             for row in data.get("captures", ())
         ),
         loaders={name: p.Loader(**row) for name, row in data.get("loaders", {}).items()},
-        rows=tuple(_row(says, row, out.line(("rows", n))) for n, row in enumerate(data["rows"])),
+        rows=tuple(_row(says, row, out, "rows", n) for n, row in enumerate(data["rows"])),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, dataclass_transform
 
 from draftproof.contracts import EngineRow, Loop
 from draftproof.dims import Expr
@@ -21,7 +21,31 @@ from draftproof.findings import nearest
 STAGES = ("flags", "config", "convert", "load", "run")  # in the order in which an engine reaches them
 
 
-class Chosen(NamedTuple):
+@dataclass_transform(frozen_default=True)
+class Record:
+    """Hold named values, as a NamedTuple does; but its class is made at once, and a check waits for that of all."""
+
+    _fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        cls._fields = tuple(cls.__annotations__)
+
+    def __init__(self, *args: Any, **values: Any) -> None:
+        values |= dict(zip(self._fields, args, strict=False))
+        if (
+            wrong := values.keys() - set(self._fields)
+            or {f for f in self._fields if not hasattr(type(self), f)} - values.keys()
+        ):
+            raise TypeError(f"{type(self).__name__}: {', '.join(sorted(wrong))}")
+        self.__dict__.update(values)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    __hash__ = object.__hash__
+
+
+class Chosen(Record):
     """Give a text where a condition holds: a method, a runner."""
 
     is_: str
@@ -29,7 +53,7 @@ class Chosen(NamedTuple):
     source: str = ""
 
 
-class Renaming(NamedTuple):
+class Renaming(Record):
     """Say how the architectures of a drafter's config become others: replaced, or with a prefix."""
 
     when: Expr | None
@@ -40,7 +64,7 @@ class Renaming(NamedTuple):
     last: bool = False  # what comes later does not count
 
 
-class AuxKey(NamedTuple):
+class AuxKey(Record):
     """Name a config key of aux layer ids, and what is added to an id to get the boundary that is captured."""
 
     key: str
@@ -48,7 +72,7 @@ class AuxKey(NamedTuple):
     when: Expr | None = None
 
 
-class Capture(NamedTuple):
+class Capture(Record):
     """Say which boundaries of the target are captured; boundary b is the input of layer b."""
 
     keys: tuple[AuxKey, ...]
@@ -65,7 +89,7 @@ class Capture(NamedTuple):
     basis: str = "read"
 
 
-class Loader(NamedTuple):
+class Loader(Record):
     """Say what becomes of a tensor whose shape is another than the parameter's: cut, padded, or a class of error."""
 
     axis: int | None = None  # the one that is split over ranks; on others all sizes must be equal
@@ -75,7 +99,7 @@ class Loader(NamedTuple):
     source: str = ""
 
 
-class Param(NamedTuple):
+class Param(Record):
     """Say of one parameter of a class, or of a row of them, what the engine makes of it."""
 
     name: str
@@ -93,7 +117,7 @@ class Param(NamedTuple):
     source: str = ""
 
 
-class Name(NamedTuple):
+class Name(Record):
     """Say how a name in the file becomes that of a parameter; each rule acts on what the one before it gave."""
 
     to: str
@@ -102,7 +126,7 @@ class Name(NamedTuple):
     unless: tuple[str, ...] = ()  # globs
 
 
-class Skip(NamedTuple):
+class Skip(Record):
     """Say which tensors are passed over: before they find a parameter, or where they find none."""
 
     match: str  # a glob over the name in the file
@@ -116,7 +140,7 @@ class Skip(NamedTuple):
         return fnmatchcase(name, self.match)
 
 
-class DrafterClass(NamedTuple):
+class DrafterClass(Record):
     """Hold how one class of an engine reads a drafter."""
 
     id: str
@@ -131,7 +155,7 @@ class DrafterClass(NamedTuple):
     basis: str = "read"
 
 
-class Version(NamedTuple):
+class Version(Record):
     """Name a version that was read, and whether it was run too."""
 
     is_: str
@@ -139,7 +163,7 @@ class Version(NamedTuple):
     also: tuple[str, ...] = ()  # other spellings of it, as the number of a build
 
 
-class Profile(NamedTuple):
+class Profile(Record):
     """Hold how one engine, at the versions that were read, comes to a drafter's class and what it does with it."""
 
     id: str
@@ -163,7 +187,7 @@ class Profile(NamedTuple):
     ranges: Mapping[str, Expr] = MappingProxyType({})  # class -> when a version has it; any other is in all
 
 
-class Flag(NamedTuple):
+class Flag(Record):
     """Say of one flag how it is written, what it takes, and where its value goes."""
 
     dest: str
@@ -190,7 +214,7 @@ class Flag(NamedTuple):
         return known[self.takes] if self.takes in known else (int(self.takes), int(self.takes))
 
 
-class Command(NamedTuple):
+class Command(Record):
     """Give the words of a command that launches an engine; the first is a glob over the name of the program."""
 
     words: tuple[str, ...]
@@ -198,7 +222,7 @@ class Command(NamedTuple):
     once: bool = False  # that flag, given by its name, takes the place of the word
 
 
-class Advice(NamedTuple):
+class Advice(Record):
     """Say of one flag, or a key of it, what it should be, when and why."""
 
     flag: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import metadata
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -256,6 +255,8 @@ def _packages(name: str, library: Library) -> Sequence[str]:
 
 def _installed(name: str, library: Library) -> str:
     """Return the version of the engine's package beside this interpreter, or ""."""
+    from importlib import metadata  # noqa: PLC0415 (slow, and few ask for it)
+
     for package in _packages(name, library):
         try:
             return metadata.version(package)

@@ -185,8 +185,18 @@ def test_first_refusal_is_that_of_the_first_stage(toy: Toy) -> None:
     assert made.refusal.stage == "flags"
     told = findings_of(made)
     assert told[0].observed == "refuses when flags are read: it does otherwise"
-    assert [f.observed.startswith("and after that refuses ") for f in told[1:]] == [True] * 4
-    assert [f.subject for f in told] == [f"Toy 2.1: {id}" for id in ("flags", "config", "convert", "load", "run")]
+    assert [f.subject for f in told] == ["Toy 2.1: flags"]
+    later = [f"after that {id}: it does otherwise" for id in ("config", "convert", "load", "run")]
+    assert told[0].note == "; ".join(["seen: Toy 2.1, toy.py:1", *later])
+
+
+def test_what_degrades_is_told_beside_a_refusal_as_what_comes_next(toy: Toy) -> None:
+    rows = [row(), row(id="no", outcome="refuses", error="ValueError")]
+    told = [f.observed for f in findings_of(toy({"rows": rows}))]
+    assert told == [
+        "refuses at load: it does otherwise",
+        "once it loads: it does otherwise; expect a low accept length; look for nothing in the log",
+    ]
 
 
 def test_class_is_made_before_it_is_filled(toy: Toy) -> None:
@@ -467,7 +477,8 @@ def test_tensors_that_share_a_fate_are_told_once(toy: Toy) -> None:
     assert all(e.subject in told[0].subject + told[0].note for e in made.effects)
     made = toy(skips=[], unknown="ValueError", says="no module {name}")
     told = findings_of(made)
-    assert len(told) == 2
+    assert len(told) == 1
+    assert f"after that {made.effects[1].subject} and {len(made.effects) - 2} more: ValueError" in told[0].note
     assert told[0].observed == f"refuses at load: ValueError: no module {made.effects[0].subject}"
 
 

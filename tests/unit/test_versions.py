@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from draftproof import versions
 from draftproof.language import KINDS
 from draftproof.library import Library
 from draftproof.versions import Asked, resolve
@@ -179,7 +178,7 @@ def test_spelling_that_names_nothing_is_told_with_what_there_is(
 
 def test_installed_is_the_version_beside_the_interpreter(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     here = {"no-such-package": "0.32.0+cpu"}
-    monkeypatch.setattr(versions.metadata, "version", lambda name: here[name])
+    monkeypatch.setattr("importlib.metadata.version", lambda name: here[name])
     assert asked("motor@installed", library) == [Asked("motor", "0.32.0")]
     here["no-such-package"] = "0.33.1.dev3+g0123abc"
     assert asked("motor@installed", library) == [Asked("motor", "0.33.0", "0.33.1.dev3+g0123abc")]

@@ -1,0 +1,44 @@
+"""Time what `draftproof check --engine` adds to a check, as a whole process, in one run.
+
+    python benchmarks/engines.py            builds the wheel, installs it in a fresh environment of its own
+    python benchmarks/engines.py --here     uses the draftproof of this environment
+
+Exits with 1 if a target is missed: one engine, the slowest, may add 20 %, and all of them 60 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from check import CODE, fresh
+from timing import interleaved, verdict
+
+PAIR = "kimi-k2-eagle3"
+ENGINES = ("vllm", "sglang", "llama.cpp")
+
+
+def main() -> int:
+    """Print the medians and ratios; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Time what engines add to `draftproof check`.")
+    parser.add_argument("--here", action="store_true", help="use the draftproof of this environment")
+    parser.add_argument("--rounds", type=int, default=20)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        bin = Path(sys.executable).parent if args.here else fresh(Path(made))
+        empty = Path(made, "empty")
+        empty.mkdir()
+        check = [str(bin / "draftproof"), "check", PAIR, "--hub", "recordings"]
+        jobs = {"check": (check, CODE)}
+        jobs |= {one: ([*check, "--engine", one], CODE) for one in (*ENGINES, "all")}
+        medians = interleaved(jobs, args.rounds, empty)
+    most = max(medians[one] for one in ENGINES)
+    missed = verdict("check --engine ONE / check", most / medians["check"], 1.2)
+    missed += verdict("check --engine all / check", medians["all"] / medians["check"], 1.6)
+    return min(missed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
