@@ -61,6 +61,7 @@ class Prediction:
     effects: list[Effect] = field(default_factory=list)
     captured: list[int] | None = None  # boundaries of the target: b is the input of layer b
     lost: list[int] = field(default_factory=list)  # boundaries that are asked for and not there
+    beside: list[str] = field(default_factory=list)  # declared, trained and read, a thing a line
 
     @cached_property
     def refusal(self) -> Effect | None:
@@ -261,7 +262,24 @@ def predict(
         out.effects.append(_unsure("load", "tensors", Unknown(f"class {out.class_} cannot be read")))
     out.effects += _hooked(profile, world)
     out.effects += _captures(profile, world, out)
+    out.beside += _beside(profile, world)
     return out
+
+
+def _beside(profile: Profile, world: World) -> Iterator[str]:
+    """Yield what the profile shows side by side."""
+    for row in profile.beside:
+        if world.holds(row.when) is True:
+            told = [f"declared {_told(row.declared, world)}"] if row.declared is not None else []
+            told += [f"trained {_told(row.trained, world)}"] if row.trained is not None else []
+            yield f"{row.what}: {', '.join([*told, f'read {_told(row.read, world)}'])}"
+
+
+def _told(expr: Expr, world: World) -> str:
+    value = value_of(expr, world)
+    if isinstance(value, Unknown):
+        return "not declared" if value.why.endswith("is not declared") else f"not known ({value.why})"
+    return "nothing" if value is None else visible(value)
 
 
 def _shared_rows(library: Library, profile: Profile) -> tuple[EngineRow, ...]:
@@ -399,6 +417,14 @@ def findings_of(*made: Prediction) -> list[Finding]:
         out.append(unknown(codes["unknown"], f"{profile.title} {made[0].version}, for {visible(made[0].asked)}",
                            expected=f"a version that was read: {read}",
                            observed=f"{made[0].asked}; what follows is of {made[0].version}, {how}"))  # fmt: skip
+    shown = dict[str, list[Prediction]]()
+    for one in made:
+        shown.setdefault("; ".join(one.beside), []).append(one)
+    out += [
+        finding(codes["beside"], _called(made, by), level="info", observed=text)
+        for text, by in shown.items()
+        if text and "beside" in codes
+    ]
     meant = [one for one in made if one.outcome == MEANT]
     for one in meant:
         name = _called(made, [one] if len(meant) < len(made) or one.captured != made[0].captured else made)
@@ -710,7 +736,7 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
         yield _unsure("run", "aux layers", row)
     if not isinstance(row, Capture):
         return
-    ids, effects = _asked(row, world)
+    ids, key, effects = _asked(row, world)
     yield from effects
     if ids is None:
         return
@@ -722,6 +748,7 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
         return
     out.lost = [b for b in asked if (low is not None and b < low) or (high is not None and b > high)]
     out.captured = [b for b in asked if b not in out.lost]
+    out.beside.append(_layers(world, out.captured, key))
     if out.lost and row.outside != "lost":
         yield Effect("refuses", row.outside_stage, "refuses", "aux layers", f"{row.outside}: {out.lost} are not there",
                      row.outside, **parts)  # fmt: skip
@@ -736,37 +763,52 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
     yield from _trained(world, out.captured, parts)
 
 
-def _asked(row: Capture, world: World) -> tuple[list[int] | None, list[Effect]]:
-    """Return the boundaries that the config asks for as the engine reads it, or the engine's default."""
+def _layers(world: World, captured: list[int], key: str) -> str:
+    """Say which layers are declared, trained and read; and which keys that name some are not read."""
+    family = world.drafter.contract
+    assert family is not None
+    stated = {name: world(f"drafter.{name}") for name in family.aux_keys}
+    ids = {name: seen.value for name, seen in stated.items() if isinstance(seen, Known) and seen.value is not None}
+    declared = " and ".join(f"{name} {visible(value)}" for name, value in ids.items()) or "nothing"
+    trained = _trained_on(world)
+    unread = [name for name in ids if name != key]
+    how = f"from {key}" if key else "its default"
+    how += f"; it does not read {' and '.join(unread)}" if unread else ""
+    known = f"the inputs of layers {trained}" if trained is not None else "not declared"
+    return f"layers of the target: declared {declared}, trained {known}, read the inputs of layers {captured}, {how}"
+
+
+def _asked(row: Capture, world: World) -> tuple[list[int] | None, str, list[Effect]]:
+    """Return the boundaries that the config asks for as the engine reads it, and by which key; or its default."""
     for key in row.keys:
         holds = world.holds(key.when)
         if isinstance(holds, Unknown):
-            return None, [_unsure("run", key.key, holds)]
+            return None, "", [_unsure("run", key.key, holds)]
         if not holds:
             continue
         seen = world(f"drafter.{key.key}")
         if isinstance(seen, Unknown):
-            return None, [_unsure("run", key.key, seen)]
+            return None, "", [_unsure("run", key.key, seen)]
         if isinstance(seen, Absent) or seen.value is None:
             continue
         ids = seen.value
         fate = row.empty if ids == [] else row.odd
         if isinstance(ids, list) and ids and all(type(i) is int for i in ids):
-            return [i + key.offset for i in ids], []
+            return [i + key.offset for i in ids], key.key, []
         if fate == "next":
             continue
         if fate != "default":
             see = f"{fate}: {visible(ids)}"
-            return None, [Effect("refuses", "run", "refuses", key.key, see, fate, row.source, row.basis)]
+            return None, "", [Effect("refuses", "run", "refuses", key.key, see, fate, row.source, row.basis)]
         break
     default = [value_of(e, world) for e in row.default]
     if bad := next((v for v in default if isinstance(v, Unknown)), None):
-        return None, [_unsure("run", "aux layers", bad)]
-    return default, []
+        return None, "", [_unsure("run", "aux layers", bad)]
+    return default, "", []
 
 
-def _trained(world: World, captured: list[int], parts: Mapping[str, Any]) -> Iterator[Effect]:
-    """Compare the captured boundaries with those that the drafter was trained on, where that is declared."""
+def _trained_on(world: World) -> list[int] | None:
+    """Return the boundaries that the drafter was trained on, where that and their convention are declared."""
     couple = world.couple
     assert world.drafter.contract is not None
     fact = couple.facts.get("aux_layers") if couple else None
@@ -776,11 +818,19 @@ def _trained(world: World, captured: list[int], parts: Mapping[str, Any]) -> Ite
     if convention is None and len(conventions) == 1:
         convention = next(iter(conventions.values()))
     if fact is None or convention is None:
+        return None
+    return sorted(i + convention.offset for i in fact.value)
+
+
+def _trained(world: World, captured: list[int], parts: Mapping[str, Any]) -> Iterator[Effect]:
+    """Compare the captured boundaries with those that the drafter was trained on, where that is declared."""
+    trained = _trained_on(world)
+    if trained is None:
         why = "the layers it was trained on, and their convention, are not declared"
         yield Effect("unknown", "run", "layers", "aux layers", f"it reads the inputs of layers {captured}: {why}",
                      **parts, worst="degrades")  # fmt: skip
-        return
-    trained = sorted(i + convention.offset for i in fact.value)
-    if trained != captured:
+    elif trained != captured:
         see = f"it reads the inputs of layers {captured}; trained on those of {trained}"
-        yield Effect("degrades", "run", "layers", "aux layers", see, note=fact.source, **parts)
+        assert world.couple is not None
+        yield Effect("degrades", "run", "layers", "aux layers", see, note=world.couple.facts["aux_layers"].source,
+                     **parts)  # fmt: skip

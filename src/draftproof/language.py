@@ -171,6 +171,7 @@ FACTS = {
         "the tensors that are copies of the target's", _list(_s("a tensor, by its name in the family"), least=1)
     ),
     "trained_context": _fact("the length it was trained at", Spec("int", "tokens", above=0)),
+    "rope_theta": _fact("the base it was trained with", Spec("number", "", above=0)),
     "partial_rotary_factor": _fact(
         "the factor it was trained with", Spec("number", "1 is all of a head", above=0, most=1)
     ),
@@ -494,8 +495,8 @@ KINDS: Mapping[str, Spec] = {
             "the code of each kind of finding",
             True,
             **{
-                kind: _s(f"of what is {kind}", required=True, pattern=r"[A-Z]+\d+")
-                for kind in (*_EFFECTS, "meant", "unknown")
+                kind: _s(f"of what is {kind}", required=kind != "beside", pattern=r"[A-Z]+\d+")
+                for kind in (*_EFFECTS, "beside", "meant", "unknown")
             },
         ),
         facts=_map(_COND, "name -> what other expressions mean by it", NAME),
@@ -526,6 +527,18 @@ KINDS: Mapping[str, Spec] = {
         others=_list(_s("a glob over architectures that it has code for, which was not read")),
         unregistered=_table(
             "what happens to any other", **{k: v for k, v in _HAPPENS.items() if k not in ("when", *_SPAN)}
+        ),
+        beside=_list(
+            _table(
+                "what is shown side by side: as declared, as trained, as the engine reads it",
+                what=_s("what it is", required=True),
+                when=_WHEN,
+                **_SPAN,
+                declared=Spec("cond", "what the files say"),
+                trained=Spec("cond", "what is declared of its training"),
+                read=Spec("cond", "what the engine makes of it", required=True),
+                source=_s(SOURCED),
+            )
         ),
         hooks=_map(_list(_s("a glob over architectures")), "method -> the targets that it works with"),
         hookless=_table(

@@ -1128,6 +1128,7 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         unregistered=_row(says, none, out, "unregistered") if none else None,
         hooks=data.get("hooks", {}),
         hookless=_row(says, bare, out, "hookless") if (bare := data.get("hookless")) else None,
+        beside=tuple(p.Beside(**row) for row in data.get("beside", ())),
         captures=tuple(
             p.Capture(**{**row, "keys": tuple(p.AuxKey(**key) for key in row.get("keys", ())),
                          "default": row.get("default", ())})

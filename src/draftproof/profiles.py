@@ -155,6 +155,17 @@ class DrafterClass(Record):
     basis: str = "read"
 
 
+class Beside(Record):
+    """Show one thing side by side: as the files declare it, as it was trained, as the engine reads it."""
+
+    what: str
+    read: Expr
+    declared: Expr | None = None
+    trained: Expr | None = None
+    when: Expr | None = None
+    source: str = ""
+
+
 class Version(Record):
     """Name a version that was read, and whether it was run too."""
 
@@ -184,6 +195,7 @@ class Profile(Record):
     captures: tuple[Capture, ...]
     loaders: Mapping[str, Loader]
     rows: tuple[EngineRow, ...]
+    beside: tuple[Beside, ...] = ()
     ranges: Mapping[str, Expr] = MappingProxyType({})  # class -> when a version has it; any other is in all
 
 

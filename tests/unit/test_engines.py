@@ -610,3 +610,51 @@ def test_wrong_class_is_told_with_its_line(tmp_path: Path, class_: Any, code: st
     found = mistakes(tmp_path, PROFILE, CLASS | class_)
     assert any(f.code == code and said in f"{f.subject} {f.observed}" for f in found), found
     assert all(f.contract.rpartition(":")[0].endswith("toy-one.toml") for f in found), found
+
+
+# --- side by side -------------------------------------------------------------------------------------------------
+
+BESIDE = {
+    "codes": CODES | {"beside": "VLLM611"},
+    "captures": [
+        {
+            "keys": [{"key": "eagle_aux_hidden_state_layer_ids"}],
+            "default": ["2", "n // 2", "n - 3"],
+            "source": "toy.py:9",
+        }
+    ],
+}
+
+
+def beside(made: Prediction) -> str:
+    (told,) = [f for f in findings_of(made) if f.code == "VLLM611"]
+    assert told.level == "info"
+    return told.observed
+
+
+def test_layers_are_shown_as_declared_as_trained_and_as_read_with_the_key_that_is_not_read(toy: Toy) -> None:
+    facts = {"aux_layers": Fact([2, 6, 9], "card"), "aux_convention": Fact("boundary", "card")}
+    nested = "eagle_config.eagle_aux_hidden_state_layer_ids"
+    assert beside(toy(BESIDE, facts=facts)) == (
+        f"layers of the target: declared {nested} [2, 6, 9], trained the inputs of layers [2, 6, 9], "
+        f"read the inputs of layers [2, 6, 9], its default; it does not read {nested}"
+    )
+
+
+def test_layers_that_are_not_declared_are_shown_so_and_their_key_where_it_is_read(toy: Toy) -> None:
+    config = {"eagle_config": None, "eagle_aux_hidden_state_layer_ids": [1, 4, 9]}
+    assert beside(toy(BESIDE, config)) == (
+        "layers of the target: declared eagle_aux_hidden_state_layer_ids [1, 4, 9], trained not declared, "
+        "read the inputs of layers [1, 4, 9], from eagle_aux_hidden_state_layer_ids"
+    )
+
+
+def test_what_a_profile_shows_beside_is_evaluated_where_its_condition_holds(toy: Toy) -> None:
+    rows = [
+        {"what": "theta", "declared": "drafter.rope_theta", "trained": "declared.rope_theta", "read": "n * 10"},
+        {"what": "none", "when": "false", "read": "n"},
+    ]
+    profile = {"codes": BESIDE["codes"], "beside": rows}
+    assert beside(toy(profile)) == "theta: declared 500000.0, trained not declared, read 120"
+    known = {"rope_theta": Fact(1e6, "card")}
+    assert beside(toy(profile, facts=known)) == "theta: declared 500000.0, trained 1000000.0, read 120"
