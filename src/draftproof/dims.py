@@ -106,7 +106,7 @@ _OF_ENGINES = ("either", "stated", "null", *_OF_TEXT)  # calls in an expression 
 class Expr:
     """Hold one parsed expression; two are equal when their canonical texts are."""
 
-    text: str  # canonical
+    text: str  # canonical; of an engine's as it is written
     names: frozenset[str] = field(compare=False)
     tree: ast.expr = field(compare=False, repr=False)
 
@@ -144,7 +144,8 @@ def parse(text: str, texts: bool = False) -> Expr:
         ) from None
     names: set[str] = set()
     _allow(tree, names, 1, texts)
-    return Expr(_dotted(tree) or ast.unparse(tree), frozenset(names), tree)
+    written = text.strip() if texts else ast.unparse(tree)  # those of engines are many, and never compared
+    return Expr(_dotted(tree) or written, frozenset(names), tree)
 
 
 def braced(text: str) -> list[str]:
