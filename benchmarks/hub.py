@@ -54,7 +54,6 @@ class Row(NamedTuple):
 def ours(spec: str, role: str, wanted: list[str] | None) -> Callable[[], int]:
     """Return a read by draftproof: config, and the wanted tensors, or all."""
     import filelock  # noqa: F401
-    from huggingface_hub.utils import get_session, get_token  # noqa: F401
 
     from draftproof import api, remote  # noqa: F401
     from draftproof.checkpoint import Checkpoint
@@ -75,7 +74,6 @@ def ours(spec: str, role: str, wanted: list[str] | None) -> Callable[[], int]:
 def theirs(how: str, spec: str) -> Callable[[], int]:
     """Return a read by huggingface_hub: every shard in turn, all headers at once, or the index and then two shards."""
     from huggingface_hub import HfApi, hf_hub_download
-    from huggingface_hub.utils import get_session  # noqa: F401
 
     api = HfApi(endpoint=os.environ["HF_ENDPOINT"])
     name = "model.safetensors.index.json"
@@ -105,7 +103,11 @@ def peak(key: str) -> float:
 
 def measure(kind: str, spec: str, warm: bool) -> None:
     """Do one read; prints ms, the growth of memory, and how many tensors were read."""
+    from huggingface_hub.utils import close_session, get_session, get_token  # noqa: F401
+
     who, _, how = kind.partition(" ")
+    get_session()  # what the client imports when it is first made; each read makes its own
+    close_session()
     run = theirs(how, spec) if who == "hub" else ours(spec, "drafter" if how == "drafter" else "target",
                                                        WANTED if how == "seven" else None)  # fmt: skip
     if warm:

@@ -70,17 +70,22 @@ class Cache:
         head, _, body = raw.partition(b"\n")
         return body if head == _head(path, body) else None
 
-    def put(self, body: bytes, *parts: str) -> None:
-        """Keep bytes under a key; does nothing where the disk cannot be written."""
+    def has(self, *parts: str) -> bool:
+        """Tell whether there is an entry under a key; it may be damaged."""
         path = self._path(parts)
-        if path is None or len(body) > MAX_ENTRY:
+        return path is not None and os.path.isfile(path)
+
+    def put(self, body: bytes, *parts: str, before: bytes = b"") -> None:
+        """Keep bytes under a key, with others before them; does nothing where the disk cannot be written."""
+        path = self._path(parts)
+        if path is None or len(before) + len(body) > MAX_ENTRY:
             return
         with contextlib.suppress(OSError):
             self._make(path.parent)
             number, made = tempfile.mkstemp(dir=path.parent, prefix=".new-")
             try:
                 with os.fdopen(number, "wb") as file:
-                    file.write(_head(path, body) + b"\n" + body)
+                    file.writelines((_head(path, before, body), b"\n", before, body))
                 os.replace(made, path)
             except BaseException:  # an interrupt, too, leaves nothing behind
                 with contextlib.suppress(OSError):
@@ -142,9 +147,12 @@ class Cache:
                         yield Path(entry.path), entry.stat(follow_symlinks=False)
 
 
-def _head(path: Path, body: bytes) -> bytes:
+def _head(path: Path, *body: bytes) -> bytes:
     """Return the first line of an entry: a digest of what it holds, and of whose it is."""
-    return MAGIC + hashlib.sha256(f"{path.parent.name}{path.name}\n".encode() + body).hexdigest().encode()
+    hashed = hashlib.sha256(f"{path.parent.name}{path.name}\n".encode())
+    for part in body:
+        hashed.update(part)
+    return MAGIC + hashed.hexdigest().encode()
 
 
 def _ours(info: os.stat_result) -> bool:

@@ -11,7 +11,18 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from draftproof.container import Header, Index, Tensor, check_shards, read_header, read_index
+from draftproof.container import (
+    Alike,
+    Header,
+    Index,
+    Rows,
+    Tensor,
+    check_shards,
+    check_total,
+    proved_index,
+    read_header,
+    read_index,
+)
 from draftproof.dims import Absent, Known, Seen, Unknown
 from draftproof.findings import Finding, finding, finding_of, unknown, visible
 from draftproof.hub import (
@@ -26,6 +37,7 @@ from draftproof.hub import (
     training_only,
     training_state,
     unreadable,
+    whole_set,
 )
 from draftproof.strict import CONFIG_LIMIT, strict_json
 
@@ -144,6 +156,33 @@ class Config:
 
 
 # --- tensor table -------------------------------------------------------------------------------------------------
+
+
+class Homes(Mapping[str, str]):
+    """Map tensors to the file that each is in; made when it is first asked, for a large table seldom is."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[str, Collection[str]]] = []
+        self._made: dict[str, str] = {}
+
+    def add(self, file: str, names: Collection[str]) -> None:
+        """Add the names of a file's tensors; the last file that has one counts."""
+        self._parts.append((file, names))
+
+    def _all(self) -> dict[str, str]:
+        while self._parts:
+            file, names = self._parts.pop(0)
+            self._made.update(dict.fromkeys(names, file))
+        return self._made
+
+    def __getitem__(self, name: str) -> str:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
 
 
 @dataclass(frozen=True)
@@ -380,6 +419,7 @@ def _uncollected() -> Iterator[None]:
 _TORCH = (".bin", ".pt", ".pth")
 _OTHER = tuple(FOREIGN)
 _INDEX = ".safetensors.index.json"
+LARGE = 8 << 20  # bytes from which an index is proved, if that can be, and not read: a Hub sends it uncompressed
 
 
 def guess_weights(
@@ -410,7 +450,6 @@ def read_weights(
     """Read the tensor table of a folder: of the files its index names, else of its one file, else of all its files."""
     files, where = source.files, source.label
     found: list[Finding] = []
-    index: Index | None = None
     indexes = sorted((n for n in files if n.endswith(_INDEX)), key=lambda n: (n != f"model{_INDEX}", n))
     index_name = indexes[0] if indexes else ""
     if indexes[1:]:
@@ -419,7 +458,10 @@ def read_weights(
     if index_name and files[index_name] < 0 and source.reader is None:
         found.append(unreadable(index_name, OSError(22, NOT_PLAIN), where))
         return Table(basis=f"{index_name} cannot be read"), found
-    if index_name:
+    table = _Gather(source, wanted, found, named)
+    proved = _proved(table, index_name) if index_name and wanted is None and not indexes[1:] else None
+    index = proved
+    if index_name and index is None:
         asked = wanted if wanted is None else wanted | named
         try:
             size = source.size(index_name)
@@ -436,24 +478,66 @@ def read_weights(
     if index is not None and wanted is not None:
         wanted = frozenset(n for n in wanted if n in index.weight_map)  # what it does not name no loader looks for
         chosen = [n for n in chosen if n in {index.weight_map[n] for n in wanted}]
-    table = _Gather(source, wanted, found, named)
-    if source.reader is not None:
-        source.reader.ahead([n for n in chosen if n in files], index_name if wanted is None else "")
-    if index is not None:
+        table.wanted = wanted
+    if index is not None and named:
         table.listed |= named & index.weight_map.keys()
-        found += check_shards(index, ((n, table.header(n)) for n in chosen if n in files), files)
+    if proved is not None:
+        found += check_total(proved, (header for header, _ in table.judged.values() if header is not None))
     else:
-        for name in chosen:
-            table.header(name)
-        for name, both in table.twice.items():
-            found.append(
-                finding("IDX303", visible(name), expected="in one file", observed=" and ".join(both), where=where)
-            )
+        here = [n for n in chosen if n in files]
+        if source.reader is not None:
+            later = [n for n in here if n not in table.judged]
+            source.reader.ahead(later, index_name if wanted is None else "")
+        rows = ((n, table.header(n)) for n in here)
+        found += check_shards(index, rows, files) if index is not None else _alone(table, rows)
+    table.judged.clear()
+    if source.reader is not None and not source.reader.sure():
+        return read_weights(source, wanted, named)  # the branch moved meanwhile: each header from its file
     basis = f"{', '.join(table.failed)} cannot be read" if table.failed else ""
     lacking = [n for n in index.shards if n not in files] if index else []
     if index and lacking and (wanted is None or any(index.weight_map[n] in lacking for n in wanted)):
         basis = f"{listed(lacking)} not there"
     return Table(table.tensors, table.files, basis, wanted is None, listed=frozenset(table.listed)), found
+
+
+def _alone(table: _Gather, rows: Iterable[tuple[str, Header | None]]) -> list[Finding]:
+    """Take the headers of files that no index names."""
+    for _ in rows:
+        pass
+    where = table.source.label
+    return [
+        finding("IDX303", visible(name), expected="in one file", observed=" and ".join(both), where=where)
+        for name, both in table.twice.items()
+    ]
+
+
+def _proved(table: _Gather, index_name: str) -> Index | None:
+    """Return the index of a repo's whole set of shards, if its digest proves what it holds; the table is then whole.
+
+    An index that is small, or that none can vouch for, is read.
+    """
+    source, reader = table.source, table.source.reader
+    shards = whole_set(source.files) if reader is not None else []
+    if not shards or source.files[index_name] < LARGE or index_name not in reader.oids:
+        return None
+    reader.ahead(shards, index_name, begun=True)
+    left = shards[::-1]
+    at_once: set[str] = set()
+    for name in reader.as_read(shards):
+        table.judge(name)
+        if reader.gave(name):  # in the order of the answer, which is that of the index
+            table.take(name)
+            at_once.add(name)
+        while left and left[-1] in table.judged:  # in the order of the files, whichever comes first
+            if (last := left.pop()) not in at_once:
+                table.take(last)
+    good = not left and not table.twice and not any(found for _, found in table.judged.values())
+    names = {name: header.tensors for name, (header, _) in table.judged.items() if header is not None}
+    head, size = reader.index_head() if good else b"", source.files[index_name]
+    index = proved_index(index_name, names, table.files, head, size, reader.oids[index_name])
+    if index is None:
+        table.begin()
+    return index
 
 
 class _Gather:
@@ -467,39 +551,64 @@ class _Gather:
         named: frozenset[str] = frozenset(),
     ) -> None:
         self.source, self.wanted, self.found, self.named = source, wanted, found, named
+        self.begin()
+        self.judged: dict[str, tuple[Header | None, list[Finding]]] = {}
+        self.alike = source.reader.alike if source.reader is not None else Alike()
+
+    def begin(self) -> None:
+        """Forget what was taken, not what was judged."""
         self.listed: set[str] = set()
         self.tensors: dict[str, Tensor] = {}
-        self.files: dict[str, str] = {}
+        self.files = Homes()
         self.twice: dict[str, list[str]] = {}
         self.failed: list[str] = []
 
-    def header(self, name: str) -> Header | None:
-        """Return the header of a file, noting what is wrong with it."""
+    def judge(self, name: str) -> tuple[Header | None, list[Finding]]:
+        """Return the header of a file and what is wrong with it; it is read once."""
+        if name not in self.judged:
+            known = self.source.reader.header(name) if self.source.reader is not None else None
+            self.judged[name] = (known, []) if known is not None else self._judge(name)
+        return self.judged[name]
+
+    def _judge(self, name: str) -> tuple[Header | None, list[Finding]]:
         try:
             size = self.source.size(name)
             if size < 0:
                 raise OSError(22, NOT_PLAIN)
-            read = _reader(self.source, name)
-            header, found = _read_file(read, size, name)
+            return _read_file(_reader(self.source, name), size, name, self.alike)
         except OSError as error:
-            header, found = None, [unreadable(name, error, self.source.label)]
-        self.found += found
+            return None, [unreadable(name, error, self.source.label)]
+
+    def header(self, name: str) -> Header | None:
+        """Return the header of a file, noting what is wrong with it."""
+        self.found += self.judge(name)[1]
+        header = self.take(name)
+        del self.judged[name]
+        return header
+
+    def take(self, name: str) -> Header | None:
+        """Take the tensors of a file's header, which is returned."""
+        header, _ = self.judge(name)
         if header is None:
             self.failed.append(name)
             return None
-        self.listed |= self.named & header.tensors.keys()
         tensors = header.tensors
+        self.listed |= self.named & tensors.keys()
         rows = tensors if self.wanted is None else {n: tensors[n] for n in sorted(tensors.keys() & self.wanted)}
-        for tensor_name in sorted(self.files.keys() & rows.keys()):
-            self.twice.setdefault(tensor_name, [self.files[tensor_name]]).append(name)
-        self.tensors.update(rows)
-        self.files.update(dict.fromkeys(rows, name))
+        before = len(self.tensors)
+        self.tensors.update(rows.pairs() if isinstance(rows, Rows) else rows)
+        if len(self.tensors) < before + len(rows):
+            for tensor_name in sorted(self.files.keys() & rows.keys()):
+                self.twice.setdefault(tensor_name, [self.files[tensor_name]]).append(name)
+        self.files.add(name, rows)
         return header
 
 
-def _read_file(read: Callable[[int, int], bytes], size: int, name: str) -> tuple[Header | None, list[Finding]]:
+def _read_file(
+    read: Callable[[int, int], bytes], size: int, name: str, alike: Alike
+) -> tuple[Header | None, list[Finding]]:
     if not name.endswith(_TORCH):
-        return read_header(read, size, name)
+        return read_header(read, size, name, alike=alike)
     from draftproof.torchzip import read_torch_zip  # noqa: PLC0415 (rare)
 
     return read_torch_zip(read, size, name)

@@ -8,10 +8,13 @@ is wrong comes back as findings, all at once and bounded, never as an exception.
 from __future__ import annotations
 
 import codecs
+import hashlib
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from json.decoder import JSONDecodeError
 from typing import Any, NamedTuple
 
@@ -69,6 +72,35 @@ class Tensor(NamedTuple):
     end: int
 
 
+class Rows(Mapping[str, Tensor]):
+    """Hold names and tensors side by side; the map of them is made when one is looked for."""
+
+    def __init__(self, names: Sequence[str], tensors: Sequence[Tensor]) -> None:
+        self._names, self._tensors = names, tensors
+        self._map: dict[str, Tensor] | None = None
+
+    def _made(self) -> dict[str, Tensor]:
+        if self._map is None:
+            self._map = dict(self.pairs())
+        return self._map
+
+    def pairs(self) -> Iterable[tuple[str, Tensor]]:
+        """Return names with tensors."""
+        return zip(self._names, self._tensors, strict=True)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._made()[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._made()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 class Header(NamedTuple):
     """Hold the tensor table of one file; it is there only if every tensor's name, dtype text and shape are certain."""
 
@@ -103,11 +135,12 @@ def looks_like(head: bytes, otherwise: str = "the file starts with") -> str:
 
 
 def read_header(
-    read: Read, size: int | None, name: str, *, limit: int = HEADER_LIMIT
+    read: Read, size: int | None, name: str, *, limit: int = HEADER_LIMIT, alike: Alike | None = None
 ) -> tuple[Header | None, list[Finding]]:
     """Read and judge the header of a safetensors file of size bytes (None: unknown) by the law of safetensors 0.8.0.
 
     The header is None where a name, dtype or shape is not certain; errors of offsets and sizes leave it readable.
+    ``alike`` holds the headers of other shards: one that differs in the number of its layer alone is read from those.
     """
     found = Collector(name)
     head = read(0, 8)
@@ -128,7 +161,7 @@ def read_header(
         return None, found.done()
 
     metadata: Mapping[str, str]
-    if (quick := _canonical(data)) is not None:
+    if (quick := _canonical(data) if alike is None else alike.read(data)) is not None:
         tensors, metadata, end = quick
         _coverage(found, name, size, 8 + length, end)
         return Header(name, tensors, metadata, 8 + length, end), found.done()
@@ -194,23 +227,70 @@ def _canonical(data: bytes) -> tuple[dict[str, Tensor], Mapping[str, str], int] 
         return None
     rows: dict[str, Tensor] = {}
     kinds: dict[str, tuple[str, tuple[int, ...], int]] = {}
-    new, end, last = tuple.__new__, 0, "0"
+    new, end = tuple.__new__, 0
     try:
         for entry in entries:
             name, _, rest = entry.partition('":{"dtype":"')
             kind, _, span = rest.partition('],"data_offsets":[')
-            if kind not in kinds:
-                kinds[kind] = _kind(kind)
-            dtype, shape, size = kinds[kind]
-            start, end = end, end + size
-            first, last = last, str(end)
-            if span != f"{first},{last}":
+            if (known := kinds.get(kind)) is None:
+                known = kinds[kind] = _kind(kind)
+            dtype, shape, size = known
+            start = end
+            end += size
+            if span != f"{start},{end}":
                 return None
             rows[name] = new(Tensor, (dtype, shape, start, end))
     except (ValueError, KeyError):
         return None
     plain = len(rows) == len(entries) and "" not in rows and "__metadata__" not in rows and "".join(rows).isprintable()
     return (rows, metadata, end) if plain and end <= U64 else None
+
+
+_NUMBER = re.compile(rb"\.[A-Za-z_]+\.([0-9]+)\.")
+_KEPT = 4  # headers that others may be like
+
+
+class Alike:
+    """Read headers that are written as the library writes; one that differs from another in one number is not parsed.
+
+    The shards of most large models hold a layer each: ``.layers.7.`` and ``.layers.8.`` are then all the difference
+    in half a megabyte. With the number taken out both are the same bytes, so what the first says the second says,
+    under names that hold the other number.
+    """
+
+    def __init__(self) -> None:
+        self._known: deque[_Known] = deque(maxlen=_KEPT)
+
+    def read(self, data: bytes) -> tuple[Mapping[str, Tensor], Mapping[str, str], int] | None:
+        """Return what _canonical returns for a header."""
+        match = _NUMBER.search(data)
+        if match is None:
+            return _canonical(data)
+        here = match[0]
+        for known in self._known:
+            if len(data) == known.size + known.times * len(here) and here.join(known.text) == data:
+                names = here.decode().join(known.names).split("\n")
+                return Rows(names, known.tensors), known.metadata, known.end
+        quick = _canonical(data)
+        about = data[: data.find(b"}")] if data.startswith(b'{"__metadata__"') else b""
+        if quick is not None and here not in about:
+            rows, metadata, end = quick
+            text, lines = data.split(here), "\n".join(rows).split(here.decode())
+            size = sum(map(len, text))
+            self._known.append(_Known(size, len(text) - 1, text, lines, tuple(rows.values()), metadata, end))
+        return quick
+
+
+class _Known(NamedTuple):
+    """Hold one header, cut where its number stands: bytes without it, how often it stands, the parts, what it says."""
+
+    size: int
+    times: int
+    text: list[bytes]
+    names: list[str]  # the names of its tensors, one a line
+    tensors: tuple[Tensor, ...]
+    metadata: Mapping[str, str]
+    end: int
 
 
 _KIND = re.compile(r'([A-Z0-9_]+)","shape":\[((?:0|[1-9][0-9]{0,18})(?:,(?:0|[1-9][0-9]{0,18})){0,15})?').fullmatch
@@ -470,6 +550,65 @@ def read_index(
     return index if not found.all else None, found.done()
 
 
+_START = re.compile(
+    r'\{\s*(?:"metadata"\s*:\s*(\{[^{}]*\})\s*,\s*)?"weight_map"\s*:\s*\{(\n? *)"[^"\\]+"(: ?)"[^"\\]+"(,\n? *)"'
+).match
+
+
+def proved_index(
+    name: str, shards: Mapping[str, Iterable[str]], homes: Mapping[str, str], head: bytes, size: int, digest: str
+) -> Index | None:
+    """Return the index that names exactly these tensors and their shards, if no other file can have that digest.
+
+    ``shards`` is what the faultless headers of all shards say, shard -> names of tensors, none of them twice, and
+    ``homes`` the same by name; ``head`` is the first bytes of the index, of ``size`` bytes in all; ``digest`` is what
+    git or git-lfs calls it. Most are written in one way: sorted by name, each pair as the first. So the text that names
+    these tensors is made, and its digest compared: the file need not be read. None proves nothing.
+    """
+    text = head.decode("utf-8", "replace")
+    if (start := _START(text)) is None or any(map(unsafe_name, shards)):
+        return None
+    metadata, faults = strict_json((start[1] or "{}").encode())
+    before, blank, colon, comma = text[: start.end(2)], start[2], start[3], start[4]
+    if faults or not isinstance(metadata, dict) or not before.isascii():
+        return None
+    tail = f"\n{' ' * (blank.count(' ') // 2)}}}\n}}" if blank else "}}"
+    runs = [(shard, "\n".join(names), len(names)) for shard, names in _sorted_runs(shards)]
+    bare = sum(len(lines) + 1 + n * (len(shard) + 3 + len(colon + comma)) for shard, lines, n in runs)
+    left = size - len(before) - bare + len(comma) - len(tail)
+    if left not in (0, 1) or not all(
+        lines.isascii() and '"' not in lines and "\\" not in lines for _, lines, _ in runs
+    ):
+        return None
+    hashed = hashlib.sha256() if len(digest) == 64 else hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    hashed.update(before.encode())
+    for at, (shard, lines, n) in enumerate(runs, 1):
+        rest = f'"{colon}"{shard}"'
+        if lines.count("\n") != n - 1:
+            return None
+        pairs = lines.replace("\n", f'{rest}{comma}"')
+        hashed.update(f'"{pairs}{rest}{comma if at < len(runs) else tail}'.encode())
+    hashed.update(b"\n" * left)
+    if hashed.hexdigest() != digest:
+        return None
+    counts: Counter[str] = Counter()
+    for shard, _, n in runs:
+        counts[shard] += n
+    return Index(name, homes, counts, metadata.get("total_size"))
+
+
+def _sorted_runs(shards: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield all names of all shards in their order, those that follow each other in one shard together."""
+    heap = [(names[0], shard, 0, names) for shard, of in shards.items() if (names := sorted(of))]
+    heapify(heap)
+    while heap:
+        _, shard, at, names = heappop(heap)
+        cut = bisect_left(names, heap[0][0], at) if heap else len(names)
+        yield shard, names[at:cut]
+        if cut < len(names):
+            heappush(heap, (names[cut], shard, cut, names))
+
+
 def _index(stream: _Stream, found: Collector, name: str, wanted: Collection[str] | None) -> Index:
     names = None if wanted is None else frozenset(wanted)
     seen: dict[str, Any] = {}
@@ -677,8 +816,19 @@ def check_shards(index: Index, headers: Iterable[tuple[str, Header | None]], pre
             found.add("IDX303", name, "", "in one file", observed, note=note)
         elif not home:
             found.add("IDX302", name, "", "named in the index", f"only in {quote(at[0])}")
-    if complete and index.total_size is not None and judged == index.shards.keys() and not absent and not strays:
-        total = index.total_size
-        if type(total) not in (int, float) or total != data:
-            found.add("IDX305", "metadata.total_size", "", f"{data} bytes in {len(judged)} shards", show(total))
+    if complete and judged == index.shards.keys() and not absent and not strays:
+        _total(found, index, data)
     return found.done()
+
+
+def check_total(index: Index, headers: Iterable[Header]) -> list[Finding]:
+    """Compare the total size that an index states with the headers of all its shards (IDX305)."""
+    found = Collector(index.name)
+    _total(found, index, sum(header.data for header in headers))
+    return found.done()
+
+
+def _total(found: Collector, index: Index, data: int) -> None:
+    total = index.total_size
+    if total is not None and (type(total) not in (int, float) or total != data):
+        found.add("IDX305", "metadata.total_size", "", f"{data} bytes in {len(index.shards)} shards", show(total))

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -46,6 +46,16 @@ _TRAINING = (  # patterns of names, compiled when one is asked for
 )
 _TRAINING_FOLDER = r"global_step\d+|(pytorch_model|optimizer)_fsdp_\d+|iter_\d{7}|dist_ckpt|distcp"
 _ADAPTER = r"adapter_(config\.json|model.*\.(safetensors|bin))"
+
+
+def whole_set(files: Iterable[str]) -> list[str]:
+    """Return the safetensors shards in order, if they are one numbered set with none missing, and alone; else none."""
+    safe = [name for name in files if name.endswith(".safetensors")]
+    found = [match for match in map(re.compile(SHARD).fullmatch, safe) if match]
+    numbers = {int(match[2]): match[0] for match in found}
+    alone = len(numbers) == len(safe) and len({(match[1], match[3]) for match in found}) == 1
+    whole = alone and len(numbers) == int(found[0][3]) == max(numbers) and min(numbers) == 1
+    return [name for _, name in sorted(numbers.items())] if whole else []
 
 
 def is_training_state(name: str) -> bool:

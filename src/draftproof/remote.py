@@ -17,10 +17,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from draftproof.cache import Cache, default_folder
+from draftproof.container import Alike, Header, read_header
 from draftproof.findings import Finding, finding, unknown, visible
 from draftproof.hub import COMMIT, SHARD, Source, Taken, other_digest
 from draftproof.strict import CONFIG_DEPTH, CONFIG_LIMIT, strict_json, survey
@@ -41,6 +43,8 @@ from draftproof.transport import (
 FIRST = 14_000  # bytes of a first read: what arrives with TCP's first flight
 AT_ONCE = 16  # reads in flight
 MANY = 8  # headers from which on one request for all pays
+EXPECTED = 1 << 20  # bytes of a first read where a head is expected to be longer than FIRST
+KEEPING = 2.0  # seconds that others are held off while headers are written to the cache
 INDEX_LIMIT = 256 << 20  # bytes of an index
 LISTING_LIMIT = 64 << 20  # bytes of a repo's file list
 MAX_FILES = 200_000  # files in it, about
@@ -83,6 +87,7 @@ class Hub:
         self._made: Transport | None = None
         self._silent: Finding | None = None  # the endpoint did not answer: it is not asked again
         self._opened: dict[tuple[str, str, bool], Source] = {}
+        self._writes: list[threading.Thread] = []
         self.moved = Moved()
         self._told = Taken()
 
@@ -151,8 +156,20 @@ class Hub:
         named = next((k for k in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN") if os.environ.get(k)), "the token file")
         return token, f"from {named}"
 
+    def behind(self, write: Callable[[], None]) -> None:
+        """Write to the cache while what was read is judged; a process waits for it before it ends."""
+        self._writes = [thread for thread in self._writes if thread.is_alive()]
+        thread = threading.Thread(target=write, name="draftproof-write")
+        try:
+            thread.start()
+        except RuntimeError:
+            return write()
+        return self._writes.append(thread)
+
     def taken(self) -> Taken:
-        """Return what was moved since this was last asked."""
+        """Return what was moved since this was last asked, when all of it is kept."""
+        for thread in self._writes:
+            thread.join()
         now = Taken(self.moved.requests, self.moved.bytes, self.moved.cached)
         since = Taken(*(a - b for a, b in zip(now, self._told, strict=True)))
         self._told = now
@@ -192,12 +209,14 @@ class Hub:
             answer = self.transport.get(self._address(repo, at, "config.json"), 0, until, method="HEAD", follow=False)
             commit = answer.first.get("x-repo-commit", "")
             if COMMIT.fullmatch(commit) and (kept := self._kept(repo, commit)):
+                kept.reader.was_main = at == "main"
                 return kept
         with self.cache.lock("open", self.endpoint, repo, at, wait=(until - time.monotonic()) / 2):
             then = pinned.encode() or self.cache.get("branch", self.endpoint, repo, at)
             if then and (pinned or then != known) and (kept := self._kept(repo, then.decode())):
                 return kept  # another process has just read it
             made = self._fresh(repo, at, role, until)
+            made.reader.was_main = at == "main"
             if known and not pinned and made.revision != (was := known.decode("ascii", "replace")):
                 parts: dict[str, Any] = {
                     "where": self.endpoint,
@@ -271,8 +290,6 @@ class Hub:
             reader.noted("model.safetensors", other)
             with contextlib.suppress(NetError):  # it is tried again where it is asked for
                 reader._settle("model.safetensors", single, until)
-        elif role == "target":
-            reader.ahead(reader.likely(source.files) or [n for n in source.files if n == "model.safetensors"])
         return source
 
     def list_files(self, source: Source) -> Finding | None:
@@ -332,7 +349,8 @@ class Hub:
     def _whole_or_none(self, repo: str, at: str, name: str, limit: int, until: float) -> Answer | None:
         """Return a small file, or None where the repo has none of that name."""
         try:
-            return self.transport.get(self._address(repo, at, name), limit, until)
+            packed = name != "config.json"  # which is small, and its connection is worth more
+            return self.transport.get(self._address(repo, at, name), limit, until, packed=packed)
         except NetError as error:
             if _absent(error):
                 return None
@@ -456,6 +474,14 @@ class Reader:
         self.small: dict[str, bytes] = {}
         self.files: dict[str, _File] = {}
         self.notes: list[Finding] = []
+        self.alike = Alike()
+        self.was_main = False  # the main branch was seen to be at this commit
+        self._heads: _Heads | None = None  # where all headers were asked for at once
+        self._many = False  # all heads of many shards are read
+        self._expected = FIRST  # bytes of a first read
+        self._given: dict[str, tuple[bytes, Header]] = {}  # what came of that, until it is certain
+        self._sure: Pending | None = None
+        self._index: Pending | None = None
         self._jobs: deque[Pending] = deque()
         self._begin()
 
@@ -464,6 +490,9 @@ class Reader:
         self._process = os.getpid()
         self._slots = threading.Semaphore(AT_ONCE)
         self._came = threading.Event()  # a head has come
+        self._gathered = threading.Event()  # no answer with all heads is on its way
+        self._gathered.set()
+        self._kept = threading.Event()  # what the one answer gave is in the cache, or shall not be
         self._crew, self._working = threading.Lock(), 0
         self._jobs.clear()
 
@@ -472,6 +501,7 @@ class Reader:
         if self._process == os.getpid():
             return
         self._begin()
+        self._index, self._sure = None, self._sure and Pending(lambda: False)
         self.hub.moved.lock = threading.Lock()
         for file in self.files.values():
             file.lock = threading.RLock()
@@ -555,20 +585,40 @@ class Reader:
         if etag and self.oids.get(name, etag) != etag:
             raise NetError("changed", f"{name} is {etag[:12]}…, its list says {self.oids[name][:12]}…")
 
-    def ahead(self, names: Collection[str], index: str = "") -> None:
-        """Begin to read the heads of files, many at once; by one request for all, where an index is named."""
+    def ahead(self, names: Collection[str], index: str = "", *, begun: bool = False) -> None:
+        """Begin to read the heads of files, many at once.
+
+        Where an index is named they are all of its shards: their heads are then expected to be alike, and the endpoint
+        is asked for all in one answer. With ``begun`` the index is begun to be read as well, beside them.
+        """
         self._here()
         until = time.monotonic() + self.hub.limits.total
-        new = [n for n in names if n not in self.files and self.hub.cache.get(*self._head_key(n)) is None]
-        if index and len(new) >= MANY and not self.hub.offline:
-            self._at_once(index, new, until)
+        many = bool(index) and not self.hub.offline and len(self._lacking(names)) >= MANY
+        if many and self._heads is None:  # they are asked for once
+            self._many, self._expected = True, _expected(self.sizes.get(index, -1), len(names))
+            self._heads = _Heads(self.sizes, self.alike, self._given, self._came.set)
+            self._gathered.clear()
+            if not in_thread(lambda: self._gather(index, names, until, begun)):
+                self._gather(index, names, until, begun)
+            return
+        if begun:
+            self._begin_index(index, until)
+        self._one_by_one(names, until)
+
+    def _lacking(self, names: Iterable[str]) -> list[str]:
+        """Return the files whose heads are neither known nor kept."""
+        known = self._given.keys() | {name for name, file in self.files.items() if file.settled}
+        return [n for n in names if n not in known and not self.hub.cache.has(*self._head_key(n))]
+
+    def _one_by_one(self, names: Iterable[str], until: float) -> None:
+        """Let the heads of files be read by ranges, some at a time."""
         for name in names:
             file = self.files.setdefault(name, _File())
             with file.lock:
-                if file.head or file.pending or self.hub.offline:
+                if file.head or file.pending or name in self._given or self.hub.offline:
                     continue
                 file.pending = Pending(
-                    lambda n=name, f=file: self._first(n, f, until, FIRST),  # type: ignore[misc]
+                    lambda n=name, f=file: self._first(n, f, until, self._expected),  # type: ignore[misc]
                     self._came.set,
                     start=False,
                 )
@@ -579,38 +629,132 @@ class Reader:
             if hire and not in_thread(self._work):
                 self._work()
 
-    def _at_once(self, index: str, names: Collection[str], until: float) -> None:
+    def _begin_index(self, index: str, until: float) -> None:
+        if self._index is None:
+            self._index = Pending(lambda: self._start_of(index, until))
+
+    def _start_of(self, index: str, until: float) -> bytes:
+        key = ("start", self.hub.endpoint, self.oids[index])
+        if (kept := self.hub.cache.get(*key)) is not None:
+            return kept
+        self._online(index)
+        answer = self.hub._start(self.repo, self.commit, index, _File(), until)
+        if answer is None:
+            return b""
+        self._same_commit(answer)
+        self.noted(index, answer)
+        self.hub.cache.put(answer.body, *key)
+        return answer.body
+
+    def index_head(self) -> bytes:
+        """Return the first bytes of the index that was begun with its shards; b"" where they could not be read."""
+        self._gathered.wait(self.hub.limits.total)
+        try:
+            head: bytes = self._index.result(time.monotonic() + self.hub.limits.total) if self._index else b""
+        except NetError:
+            return b""
+        return head
+
+    def _gather(self, index: str, names: Collection[str], until: float, begun: bool) -> None:
+        """Read the heads of all shards, once on this machine: from one answer, else from their files."""
+        try:
+            with self.hub.cache.lock("heads", *self._key(index), wait=(until - time.monotonic()) / 2):
+                if len(self._lacking(names)) >= MANY:  # another process may just have read them
+                    self._at_once(index, until, begun)
+                if begun:
+                    self._begin_index(index, until)
+                self._one_by_one(names, until)
+                self._gathered.set()
+                self._came.set()
+                for name in names:
+                    if (file := self.files.get(name)) is not None and file.pending is not None:
+                        file.pending.wait(until)
+                if self._sure is not None:
+                    self._kept.wait(min(KEEPING, until - time.monotonic()))
+        finally:
+            self._gathered.set()
+            self._came.set()
+
+    def _at_once(self, index: str, until: float, begun: bool) -> None:
         """Take the headers of all shards from one answer, where the endpoint gives it and it proves itself.
 
         It is of the main branch and names no commit, so the branch must be at this one before and after. It gives
-        headers as JSON, not as bytes: one is taken if, written compactly and padded to eight bytes, it fills its file
-        to the last byte; the others are read by ranges.
+        headers as JSON, not as bytes: one is taken if it is written as the reference writer does and, padded to eight
+        bytes, fills its file to the last byte; the others are read by ranges.
         """
-        here = self.hub._address(self.repo, "main", "config.json")
         url = f"{self.hub.endpoint}/api/models/{quote(self.repo)}/safetensors-metadata/{quote(index)}"
+        heads = self._heads
+        assert heads is not None
+
+        def look() -> Callable[[bytes], None]:
+            if begun:  # no sooner: the first connection that is free is for what takes longest
+                self._begin_index(index, until)
+            return heads.begin()
+
+        with contextlib.suppress(NetError):
+            if self.was_main or self._is_main(until):
+                self.hub.transport.get(url, INDEX_LIMIT, until, look=look)
+        if heads.began:
+            self._sure = Pending(lambda: self._is_main(until))
+        heads.look()
+        for name in self._given:
+            file = self.files.setdefault(name, _File())
+            with file.lock:
+                if file.pending is None or file.pending.done:
+                    self._take(name, file)
+
+    def header(self, name: str) -> Header | None:
+        """Return the header of a shard that one answer gave with those of all others."""
+        if name not in self._given:
+            self._gathered.wait(self.hub.limits.total)
+        return self._given[name][1] if name in self._given else None
+
+    def gave(self, name: str) -> bool:
+        """Tell whether one answer gave the header of a shard."""
+        return name in self._given
+
+    def _is_main(self, until: float) -> bool:
+        """Tell whether the main branch is at this commit now."""
+        here = self.hub._address(self.repo, "main", "config.json")
+        answer = self.hub.transport.get(here, 0, until, method="HEAD", follow=False)
+        return answer.first.get("x-repo-commit") == self.commit
+
+    def _take(self, name: str, file: _File) -> bool:
+        """Fill a file's head from the one answer; tells whether it was there."""
+        if name not in self._given:
+            return False
+        file.head, file.size, file.settled = self._given[name][0], self.sizes[name], True
+        return True
+
+    def sure(self) -> bool:
+        """Tell whether what was read is of this commit for certain; else what the one answer gave is forgotten."""
+        sure, self._sure = self._sure, None
         try:
-            for first in (True, False):
-                answer = self.hub.transport.get(here, 0, until, method="HEAD", follow=False)
-                if answer.first.get("x-repo-commit") != self.commit:
-                    return
-                if first:
-                    data = json.loads(self.hub.transport.get(url, INDEX_LIMIT, until).body)
-        except (NetError, ValueError, RecursionError):
-            return
-        headers = data.get("headers") if isinstance(data, dict) else None
-        for name, header in headers.items() if isinstance(headers, dict) else ():
-            size = self.files[name].size if name in self.files else self.sizes.get(name, -1)
-            head = _rebuilt(header, size) if name in names else b""
-            if head:
-                file = self.files.setdefault(name, _File())
-                file.head, file.size, file.settled = head, size, True
-                self.hub.cache.put(str(size).encode() + b"\n" + head, *self._head_key(name))
+            good = sure is None or sure.result(time.monotonic() + self.hub.limits.total)
+        except NetError:
+            good = False
+        given, self._given = self._given, {}
+        for name in () if good else given:
+            self.files.pop(name, None)
+        if good and given:
+            self.hub.behind(lambda: self._keep_all(given))
+        else:
+            self._kept.set()
+        return bool(good)
+
+    def _keep_all(self, given: Mapping[str, tuple[bytes, Header]]) -> None:
+        for name, (head, _) in given.items():
+            self.hub.cache.put(head, *self._head_key(name), before=b"%d\n" % self.sizes[name])
+        self._kept.set()
 
     def as_read(self, names: Iterable[str]) -> Iterator[str]:
         """Yield files whose heads were asked for ahead, each when it has come or failed; the quickest first."""
         left, until = list(names), time.monotonic() + self.hub.limits.total
         while left:
-            ready = [n for n in left if (p := self.files[n].pending) is None or p.done]
+            gathered = self._gathered.is_set()
+            if self._heads is not None:
+                self._heads.look(some=True)
+            ready = [n for n in left if n in self._given or (gathered and self._is_read(n))]
             for name in ready:
                 yield name
                 left.remove(name)
@@ -620,13 +764,18 @@ class Reader:
                 self._came.wait(0.05)
                 self._came.clear()
 
+    def _is_read(self, name: str) -> bool:
+        file = self.files.get(name)
+        return file is None or file.pending is None or file.pending.done
+
     def _first(self, name: str, file: _File, until: float, size: int) -> None:
         """Fill a file's head, from the cache or the network; then the rest of a safetensors header."""
         with self._slots:
             if self._head_kept(name, file):
                 return
             self._online(name)
-            with self.hub.cache.lock(*self._head_key(name), wait=(until - time.monotonic()) / 2):
+            lock = self.hub.cache.lock(*self._head_key(name), wait=(until - time.monotonic()) / 2)
+            with contextlib.nullcontext() if self._many else lock:  # of many, one lock is held for all
                 if self._head_kept(name, file):  # another process has just read it
                     return
                 try:
@@ -651,7 +800,9 @@ class Reader:
         if answer is not None:
             self._same_commit(answer)
             self.noted(name, answer)
-        self._settle(name, file, until)
+        self._gathered.wait(max(0.0, until - time.monotonic()))
+        if not self._take(name, file):
+            self._settle(name, file, until)
 
     def _head_kept(self, name: str, file: _File) -> bool:
         """Fill a file's head from the cache; tells whether it was there."""
@@ -671,9 +822,11 @@ class Reader:
             file.head += self._more(name, file, len(file.head), need, until)
         if need:
             file.head = file.head[:need]
+            if self._many:
+                self._expected = min(max(self._expected, need), EXPECTED)
         file.settled = True
         key = self._head_key(name) if _tag(file.etag) == self.oids.get(name) else ("head", *self._key(name))
-        self.hub.cache.put(str(file.size).encode() + b"\n" + file.head, *key)
+        self.hub.cache.put(file.head, *key, before=b"%d\n" % file.size)
 
     def noted(self, name: str, answer: Answer | None) -> None:
         """Note that a server sent the whole of a file for a part of it."""
@@ -687,6 +840,7 @@ class Reader:
 
     def _weights(self, name: str, start: int, stop: int, until: float) -> bytes:
         self._here()
+        self._gathered.wait(max(0.0, until - time.monotonic()))
         file = self.files.setdefault(name, _File())
         with file.lock:
             pending = file.pending
@@ -797,16 +951,81 @@ def _layers(config: bytes) -> int:
     return counts.pop() if len(counts) == 1 else 0
 
 
-def _rebuilt(header: Any, size: int) -> bytes:
-    """Return the head of a file from its header as JSON, if that fills a file of so many bytes exactly; else b""."""
-    rows = [row for name, row in header.items() if name != "__metadata__"] if isinstance(header, dict) else []
-    try:
-        data = max((int(row["data_offsets"][1]) for row in rows), default=0)
-        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError):
-        return b""
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text if 8 + len(text) + data == size else b""
+def _expected(index: int, shards: int) -> int:
+    """Return how many bytes the head of a shard may have: two fifths more than what the index says of it.
+
+    Both name each tensor; a header says dtype, shape and range, an index the shard.
+    """
+    return min(max(FIRST, index * 7 // (5 * shards)), EXPECTED)
+
+
+class _Heads:
+    """Take the header of each shard out of an answer that gives all of them, as its parts come."""
+
+    def __init__(
+        self,
+        sizes: Mapping[str, int],
+        alike: Alike,
+        taken: dict[str, tuple[bytes, Header]],
+        then: Callable[[], None],
+    ) -> None:
+        self.sizes, self.alike, self.then = sizes, alike, then
+        self.taken = taken  # name -> the head of the file as bytes, and what it says
+        self.began = False
+        self._parts: SimpleQueue[bytes] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._body, self._seen, self._inside = bytearray(), 0, False
+
+    def begin(self) -> Callable[[bytes], None]:
+        """Begin another body; returns what takes its parts."""
+        self.began = True
+        self._parts.put(b"")
+        return self._part
+
+    def _part(self, part: bytes) -> None:
+        self._parts.put(part)
+        self.then()
+
+    def look(self, some: bool = False) -> None:
+        """Look at what has come so far, in any thread; with some, only until more is known."""
+        known = len(self.taken)
+        with self._lock, contextlib.suppress(Empty):
+            while not some or len(self.taken) == known:
+                if part := self._parts.get_nowait():
+                    self._body += part
+                    self._cut()
+                else:
+                    self._body, self._seen, self._inside = bytearray(), 0, False
+
+    def _cut(self) -> None:
+        body = self._body
+        if not self._inside:
+            at = body.find(_HEADERS)
+            self._inside = at >= 0
+            del body[: at + len(_HEADERS) if self._inside else 0]
+        while self._inside:
+            end = body.find(_END, self._seen)
+            if end < 0:
+                self._seen = max(0, len(body) - len(_END))
+                return
+            self._seen = 0
+            start, stop = body.find(b":", 0, end) + 1, end + len(_END)
+            name = body[:start].strip(b',":').decode("utf-8", "replace")
+            if start and self.sizes.get(name, -1) >= 0 and name not in self.taken:
+                with memoryview(body) as view:
+                    length = stop - start + (start - stop) % 8
+                    head = b"".join((length.to_bytes(8, "little"), view[start:stop], b" " * ((start - stop) % 8)))
+                self._head(name, head)
+            del body[:stop]
+
+    def _head(self, name: str, head: bytes) -> None:
+        header, found = read_header(lambda start, stop: head[start:stop], self.sizes[name], name, alike=self.alike)
+        if header is not None and not found:
+            self.taken[name] = head, header
+
+
+_HEADERS = b'"headers":{'
+_END = b"]}}"  # of the last tensor, of the header: as the reference writer writes
 
 
 def _is_address(endpoint: str) -> bool:

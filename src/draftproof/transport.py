@@ -24,7 +24,7 @@ from draftproof.hub import other_digest
 HOPS = 5  # redirects
 TRIES = 4
 RETRIED = frozenset({408, 429, 500, 502, 503, 504})
-SLICE = 1 << 16  # bytes decoded at a time
+SLICE = 1 << 18  # bytes decoded at a time
 LONG = 8 << 20  # bytes of a read that is worth a bar
 SAID = 4096  # bytes of what is said beside an error or a redirect that are read
 SKIPPED = 1 << 20  # bytes that may be passed over where a server ignores the range
@@ -117,9 +117,13 @@ class Pending:
         """Tell whether the function has ended."""
         return self._done.is_set()
 
+    def wait(self, until: float) -> bool:
+        """Wait until the function has ended, or the deadline (monotonic); tells whether it has."""
+        return self._done.wait(max(0.0, until - time.monotonic()))
+
     def result(self, until: float) -> Any:
         """Return what the function returned, or raise what it raised; raises NetError at the deadline (monotonic)."""
-        if not self._done.wait(max(0.0, until - time.monotonic())):
+        if not self.wait(until):
             raise NetError("timeout", "no answer before the deadline")
         if self._error is not None:
             raise self._error
@@ -133,6 +137,21 @@ def in_thread(run: Callable[[], None]) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+Look = Callable[[], Callable[[bytes], None]]
+
+
+class _Ask(NamedTuple):
+    """Hold how something is asked for: see Transport.get."""
+
+    limit: int
+    until: float
+    span: tuple[int, int] | None
+    method: str
+    follow: bool
+    packed: bool
+    look: Look | None
 
 
 class Transport:
@@ -170,17 +189,22 @@ class Transport:
         span: tuple[int, int] | None = None,
         method: str = "GET",
         follow: bool = True,
+        packed: bool = True,
+        look: Look | None = None,
     ) -> Answer:
         """Return the answer of a GET or HEAD, or of the bytes [start, stop) of a file; raises NetError.
 
         A body beyond limit decoded bytes is refused. Timeouts, cut bodies and the statuses of RETRIED are tried again.
+        A whole file may come packed: then its connection may be lost, for its end is not told.
+        ``look`` is asked for a function when a body begins, which is given its parts in place of the answer.
         """
+        ask = _Ask(limit, until, span, method, follow, packed, look)
         failed: NetError | None = None
         for attempt in range(self.tries):
             if attempt:
                 self._wait(attempt, failed, until)
             try:
-                answer = Pending(lambda: self._hops(url, limit, until, span, method, follow)).result(until)
+                answer = Pending(lambda: self._hops(url, ask)).result(until)
             except NetError as error:
                 failed = error
                 if not self._again(error, attempt, url) or time.monotonic() >= until:
@@ -210,16 +234,14 @@ class Transport:
             raise failed
         time.sleep(pause)
 
-    def _hops(
-        self, url: str, limit: int, until: float, span: tuple[int, int] | None, method: str, follow: bool
-    ) -> Answer:
+    def _hops(self, url: str, ask: _Ask) -> Answer:
         first: Mapping[str, str] | None = None
         away = False  # once led elsewhere, a way back home is not ours: it gets no token
         for _ in range(HOPS + 1):
             away = away or not self._is_home(url)
-            answer = self._once(url, limit, until, span, method, first, away)
+            answer = self._once(url, ask, first, away)
             first = answer.first
-            if not (300 <= answer.status < 400 and "location" in answer.headers and follow):
+            if not (300 <= answer.status < 400 and "location" in answer.headers and ask.follow):
                 return answer
             url = self._next(url, answer.headers["location"])
         raise NetError("refused", f"more than {HOPS} redirects", answer.status)
@@ -239,17 +261,10 @@ class Transport:
             raise NetError("refused", "a redirect into a private network")
         return target
 
-    def _once(
-        self,
-        url: str,
-        limit: int,
-        until: float,
-        span: tuple[int, int] | None,
-        method: str,
-        first: Mapping[str, str] | None,
-        away: bool,
-    ) -> Answer:
-        headers = {"user-agent": self.agent, "accept-encoding": "identity" if span or method == "HEAD" else "gzip"}
+    def _once(self, url: str, ask: _Ask, first: Mapping[str, str] | None, away: bool) -> Answer:
+        method, span, until = ask.method, ask.span, ask.until
+        plain = span or method == "HEAD" or not ask.packed
+        headers = {"user-agent": self.agent, "accept-encoding": "identity" if plain else "gzip"}
         if span:
             headers["range"] = f"bytes={span[0]}-{span[1] - 1}"
         if self.token and not away:
@@ -279,7 +294,7 @@ class Transport:
                     raise NetError("changed", f"HTTP {status}, which was not asked for")
                 if method == "HEAD":
                     return Answer(status, told, got, url, b"", _whole(got), False)
-                return self._body(response, status, told, got, url, limit, until, span)
+                return self._body(response, status, told, got, url, ask)
         except NetError:
             raise
         except Exception as error:  # whatever the client raises: its types are not ours
@@ -303,11 +318,10 @@ class Transport:
         first: Mapping[str, str],
         got: Mapping[str, str],
         url: str,
-        limit: int,
-        until: float,
-        span: tuple[int, int] | None,
+        ask: _Ask,
     ) -> Answer:
         """Read a body: exactly the range that was asked for, or a whole file of at most limit decoded bytes."""
+        span, limit = ask.span, ask.limit
         encoding = got.get("content-encoding", "identity").lower()
         if encoding not in ("identity", "gzip") or (span and encoding != "identity"):
             raise NetError("changed", f"an answer in the encoding {encoding!r}, which was not asked for")
@@ -335,20 +349,28 @@ class Transport:
             raise NetError("limit", f"{size} bytes")
         unpack = zlib.decompressobj(31) if encoding == "gzip" else None
         out, seen = bytearray(), 0
-        for chunk in self._chunks(response, wanted if span else _whole(got) or 0):
+        give = ask.look() if ask.look is not None else None
+        chunks, came = self._chunks(response, wanted if span else _whole(got) or 0), 0
+        for chunk in chunks:
             self.moved.add(bytes=len(chunk))
             data = bytes(chunk)
+            came += len(data)
             while data:
                 part, data = _unpacked(unpack, data) if unpack else (data, b"")
                 seen += len(part)
-                out += part[max(0, skip - (seen - len(part))) :] if skip else part
-                if not span and len(out) > limit:
+                if give is not None:
+                    give(part)
+                else:
+                    out += part[max(0, skip - (seen - len(part))) :] if skip else part
+                if not span and seen > limit:
                     raise NetError("refused", f"more than {limit} bytes, and no end told")
                 if unpack and unpack.eof:
                     break
             if (span and len(out) >= wanted) or (unpack and unpack.eof):
+                if came == _whole(got):
+                    next(chunks, None)  # its end, which is there already: so the connection serves again
                 break
-            if time.monotonic() > until:
+            if time.monotonic() > ask.until:
                 raise NetError("timeout", "no end before the deadline")
         if span and status == 206 and len(out) < wanted:
             raise NetError("unreachable", f"the answer was cut after {len(out)} of {wanted} bytes")
@@ -356,15 +378,19 @@ class Transport:
             if size is not None and len(out) < min(wanted, max(0, size - start)):
                 raise NetError("unreachable", f"the answer was cut after {len(out)} bytes")
             size = size if size is not None else (None if len(out) >= wanted else start + len(out))
-        if not span and size is not None and len(out) != size and (encoding == "identity" or linked is not None):
-            raise NetError("unreachable", f"the answer was cut after {len(out)} of {size} bytes")
+        if not span and size is not None and seen != size and (encoding == "identity" or linked is not None):
+            raise NetError("unreachable", f"the answer was cut after {seen} of {size} bytes")
         if unpack and not unpack.eof:
             raise NetError("unreachable", "the answer was cut inside its compression")
+        if give is not None:
+            return Answer(status, first, got, url, b"", size, False)
         if not span and (seen_as := other_digest(_tag(first.get("x-linked-etag", "")), bytes(out))):
             raise NetError("changed", f"bytes of another digest than the Hub names: {seen_as[:12]}…")
         if not span and _other_bytes(_tag(got.get("etag", "")), bytes(out)):
             raise NetError("changed", "bytes of another digest than the answer names")
-        return Answer(status, first, got, url, bytes(out[:wanted]) if span else bytes(out), size, status == 206)
+        if span:
+            del out[wanted:]
+        return Answer(status, first, got, url, bytes(out), size, status == 206)
 
     def _chunks(self, response: Any, size: int) -> Iterator[bytes]:
         """Yield a body as it comes; a long one with a bar."""
