@@ -552,3 +552,43 @@ def test_faults_are_bounded() -> None:
     _, findings = judge(pack(b"{" + b",".join([b'"a":' + A] * 100_000) + b"}", bytes(4)))
     assert [f.code for f in findings] == ["STF207"] * 21
     assert time.perf_counter() - start < 20
+
+
+# --- headers that are alike ---------------------------------------------------------------------------------------
+
+
+def layer(number: int, extra: str = "", metadata: str = '{"format":"pt"}', width: int = 2) -> bytes:
+    """Return the header of a layer's shard, as the library writes it."""
+    rows, at = [], 0
+    for name in (f"model.layers.{number}.mlp.experts.{n}.w{extra}" for n in range(3)):
+        rows.append(f'"{name}":{{"dtype":"F32","shape":[{width}],"data_offsets":[{at},{at + 4 * width}]}}')
+        at += 4 * width
+    return f'{{"__metadata__":{metadata},{",".join(rows)}}}'.encode()
+
+
+ALIKE = [
+    layer(0), layer(1), layer(10), layer(1, width=3), layer(7, metadata='{"of":"model.layers.7."}'),
+    layer(8, metadata='{"of":"model.layers.7."}'), layer(1, extra=".layers.1.layers.1.x"),
+    layer(2, extra=".layers.2.layers.2.x"), layer(2, extra=".layers.1.layers.1.x"), layer(3, extra="#"), layer(4, "##"),
+    layer(5).replace(b"[0,8]", b"[0,9]"), layer(6).replace(b".0.w", b".1.w"), layer(9).replace(b"F32", b"F31"),
+    layer(3) + b"  ", b'{"norm":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', b"{", b"", layer(12), layer(13),
+]  # fmt: skip
+
+
+def test_header_like_another_says_what_it_says_when_it_is_read_for_itself() -> None:
+    """In any order; what is refused alone is refused beside one that it is like."""
+    for turn in range(len(ALIKE)):
+        known = container.Alike()
+        for data in ALIKE[turn:] + ALIKE[:turn]:
+            assert known.read(data) == container._canonical(data), data
+
+
+def test_findings_of_a_header_are_the_same_beside_one_that_it_is_like() -> None:
+    known = container.Alike()
+    for data in ALIKE:
+        file = pack(data, bytes(24))
+        alone = judge(file)
+        assert read_header(lambda a, b, f=file: f[a:b], len(file), "m.safetensors", alike=known) == alone  # type: ignore[misc]
+    rows = container.Rows(["a", "b"], [Tensor("F32", (1,), 0, 4), Tensor("I64", (1,), 4, 12)])
+    assert rows["b"].dtype == "I64"
+    assert ("a" in rows, "c" in rows, list(rows), len(rows)) == (True, False, ["a", "b"], 2)

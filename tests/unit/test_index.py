@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draftproof import container
-from draftproof.container import Header, Index, Tensor, check_shards, read_index, unsafe_name
+from draftproof.container import (
+    Header,
+    Index,
+    Tensor,
+    check_shards,
+    check_total,
+    proved_index,
+    read_index,
+    unsafe_name,
+)
 from draftproof.findings import Finding
 
 NAME = "model.safetensors.index.json"
@@ -268,3 +279,71 @@ def test_many_are_counted() -> None:
     lines = found(header(ONE, "a", "b", *(f"x{i}" for i in range(30))), header(TWO, "c"))
     assert [line[:6] for line in lines] == ["IDX302"] * 21
     assert "30 in all" in lines[-1]
+
+
+# --- an index that is proved by its digest ------------------------------------------------------------------------
+
+HELD = {
+    "a-00001-of-00002.safetensors": [f"layers.{i}.{part}" for part in ("w", "b") for i in range(0, 40, 2)],
+    "a-00002-of-00002.safetensors": [f"layers.{i}.{part}" for part in ("w", "b") for i in range(1, 40, 2)] + ["norm"],
+}
+HOMES = {name: shard for shard, names in HELD.items() for name in names}
+
+
+def proved(text: bytes, held: Mapping[str, list[str]] = HELD, *, git: bool = False, **other: Any) -> Index | None:
+    digest = hashlib.sha1(b"blob %d\0" % len(text) + text) if git else hashlib.sha256(text)
+    said = {"head": text[:300], "size": len(text), "digest": digest.hexdigest()} | other
+    homes = {name: shard for shard, names in held.items() for name in names}
+    return proved_index(NAME, held, homes, **said)
+
+
+@pytest.mark.parametrize("git", [True, False])
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("style", [{"indent": 2}, {"indent": 4}, {"indent": 0}, {}, {"separators": (",", ":")}])
+def test_index_that_names_what_the_shards_hold_is_proved_by_its_digest(
+    git: bool, end: str, style: dict[str, Any]
+) -> None:
+    for more in ({"metadata": {"total_size": 7}}, {}):
+        text = (json.dumps({**more, "weight_map": dict(sorted(HOMES.items()))}, **style) + end).encode()
+        index = proved(text, git=git)
+        assert index == good(text)
+        assert index.total_size == (7 if more else None)
+
+
+@pytest.mark.parametrize(
+    "weight_map",
+    [
+        HOMES | {"one.more": "a-00001-of-00002.safetensors"},
+        {name: shard for name, shard in HOMES.items() if name != "norm"},
+        HOMES | {"norm": "a-00001-of-00002.safetensors"},
+        {name.replace("norm", "nomr"): shard for name, shard in HOMES.items()},
+    ],
+)
+def test_index_that_names_anything_else_is_not_proved(weight_map: dict[str, str]) -> None:
+    assert proved(index_of(dict(sorted(weight_map.items())))) is None
+
+
+def test_index_is_not_proved_by_another_digest_size_head_or_order() -> None:
+    text = index_of(dict(sorted(HOMES.items())))
+    assert proved(text) is not None
+    assert proved(text, digest="0" * 64) is None
+    assert proved(text, size=len(text) + 1) is None
+    assert proved(text, head=b"") is None
+    assert proved(text, head=b"version https://git-lfs.github.com/spec/v1") is None
+    assert proved(index_of(dict(sorted(HOMES.items(), reverse=True)))) is None
+    assert proved(json.dumps({"weight_map": dict(sorted(HOMES.items())), "metadata": {}}).encode()) is None
+
+
+@pytest.mark.parametrize("name", ['quote"d', "back\\slash", "\u00e9", "../up"])
+def test_index_of_names_that_json_may_spell_in_two_ways_is_not_proved(name: str) -> None:
+    held = {**HELD, "a-00003-of-00003.safetensors": [name]} if name != "../up" else {**HELD, "../up": ["x"]}
+    homes = {tensor: shard for shard, names in held.items() for tensor in names}
+    text = json.dumps({"weight_map": dict(sorted(homes.items()))}, indent=2, ensure_ascii=False).encode()
+    assert proved(text, held) is None
+
+
+def test_total_size_of_a_proved_index_is_still_held_to_the_shards() -> None:
+    headers = [Header("a", {"x": Tensor("F32", (1,), 0, 4)}, {}, 8, 4), Header("b", {}, {}, 8, 0)]
+    assert check_total(Index(NAME, {}, {"a": 1}, 4), headers) == []
+    assert [f.code for f in check_total(Index(NAME, {}, {"a": 1}, 5), headers)] == ["IDX305"]
+    assert check_total(Index(NAME, {}, {"a": 1}, None), headers) == []
