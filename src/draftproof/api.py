@@ -72,6 +72,10 @@ class Connection:
         """Return what was moved since this was last asked."""
         return Taken() if self._hub is None else self._hub.taken()
 
+    def total(self) -> Taken:
+        """Return all that was moved."""
+        return Taken() if self._hub is None else self._hub.total()
+
 
 RUNGS = ("contract", "conforms", "fits")  # and one "loads ENGINE" for each engine that is asked about
 Model = str | Path | Mapping[str, Any]  # a folder, ORG/NAME[@COMMIT], or {"config": …, "state_dict": …}

@@ -12,6 +12,8 @@ from functools import cached_property
 from typing import Any
 
 from draftproof.container import (
+    INDEX_LIMIT,
+    MAX_SHARDS,
     Alike,
     Header,
     Index,
@@ -518,7 +520,8 @@ def _proved(table: _Gather, index_name: str) -> Index | None:
     """
     source, reader = table.source, table.source.reader
     shards = whole_set(source.files) if reader is not None else []
-    if not shards or source.files[index_name] < LARGE or index_name not in reader.oids:
+    large = LARGE <= source.files[index_name] <= INDEX_LIMIT
+    if not 0 < len(shards) <= MAX_SHARDS or not large or index_name not in reader.oids:
         return None
     reader.ahead(shards, index_name, begun=True)
     left = shards[::-1]

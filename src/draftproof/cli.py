@@ -394,11 +394,34 @@ def _diff(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, 
     if args.repo is not None and not REPO.fullmatch(args.repo):
         top.error(f"--as {args.repo!a}: expected ORG/NAME")
     more = {"family": args.family or "", "targets": args.target, "repo": args.repo or ""}
-    return _report(diff(args.old, args.new, _library(args, top), **more), args)
+    library = _library(args, top)
+    return _report(_moved(diff(args.old, args.new, library, **more), _taken(library)), args)
+
+
+def _taken(library: Any) -> Any:
+    """Return what a command moved over the network, and what the cache gave, since that was last asked."""
+    from draftproof.hub import Taken  # noqa: PLC0415
+
+    return library.hub.taken() if library.hub is not None else Taken()
+
+
+def _moved(report: Any, taken: Any) -> Any:
+    """Return a report that says as well what was moved."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    return replace(
+        report,
+        bytes_read=report.bytes_read + taken.bytes,
+        requests=report.requests + taken.requests,
+        cached=report.cached + taken.cached,
+    )
 
 
 def _init(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
-    from draftproof import scaffold  # noqa: PLC0415
+    from dataclasses import replace  # noqa: PLC0415
+
+    from draftproof import render, scaffold  # noqa: PLC0415
+    from draftproof.hub import Taken  # noqa: PLC0415
     from draftproof.language import ID  # noqa: PLC0415
 
     path = Path(args.output) if args.output else None
@@ -406,13 +429,19 @@ def _init(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, 
         top.error(f"--output {args.output!a}: expected ID.toml; an id is of lower-case letters, digits, dots, _ and -")
     if path is not None and os.path.lexists(path):
         top.exit(2, f"draftproof: {ascii(str(path))[1:-1]} exists, and may have been edited; give another FILE\n")
-    made = scaffold.init(args.drafter, args.target, _library(args, top), family=args.family or "", path=path)
+    library = _library(args, top)
+    made = scaffold.init(args.drafter, args.target, library, family=args.family or "", path=path)
+    _taken(library)
+    taken = library.hub.total() if library.hub is not None else Taken()
     if not isinstance(made, scaffold.Draft):
         args.output = None  # it names the contract, not the answer
-        text, code = _report(made, args)
+        text, code = _report(_moved(replace(made, bytes_read=0, requests=0, cached=0), taken), args)
         return text, code or 1
-    data = {"kind": made.kind, "id": made.id, "text": made.text}
+    data = {"kind": made.kind, "id": made.id, "text": made.text, **taken._asdict()}
+    over = taken.requests or taken.cached
+    read = render.read_text(taken.bytes, taken.requests, taken.cached) + "\n" if over else ""
     if path is None:
+        sys.stderr.write(read if args.format == "text" else "")  # the other stream is the contract
         return (_json(data) if args.format == "json" else made.text), 0
     args.output = None
     if code := _deliver(made.text, str(path), top):
@@ -420,7 +449,7 @@ def _init(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, 
     shown = ascii(str(path))[1:-1]
     then = f"draftproof check {shown}" if made.kind == "pair" else "look at it, and ask again: no family was known"
     text = f"wrote {shown}, a {made.kind} contract; now: {then}\n"
-    return (_json({"file": str(path), **data}) if args.format == "json" else text), 0
+    return (_json({"file": str(path), **data}) if args.format == "json" else text + read), 0
 
 
 def _show(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
@@ -497,12 +526,9 @@ def _recorded(
     from draftproof import refresh, render  # noqa: PLC0415
 
     code = refresh.exit_code(one.exit_code for one in made)
-    taken = library.hub.taken() if library.hub is not None else None
+    taken = _taken(library)
     if len(made) == 1 and made[0].state == "failed" and not args.all:
-        over = taken._asdict() if taken else {}
-        report = replace(made[0].report, bytes_read=over.get("bytes", 0), requests=over.get("requests", 0),
-                         cached=over.get("cached", 0))  # fmt: skip
-        text, _ = _report(report, args)
+        text, _ = _report(_moved(replace(made[0].report, bytes_read=0, requests=0, cached=0), taken), args)
         return text, code
     if args.format == "json":
         data: dict[str, Any] = {"recordings": [one.to_dict() for one in made]}
@@ -512,7 +538,7 @@ def _recorded(
             {"pair": id, "before": before, "check": report.to_dict(), "idle": [f.subject for f in refresh.idle(report)]}
             for id, before, report in pairs
         ]
-        data |= {"left": list(left), **(taken._asdict() if taken else {}), "exit_code": code}
+        data |= {"left": list(left), **taken._asdict(), "exit_code": code}
         return _json(data), code
     parts = [render.recorded_text(one) for one in made]
     for id, before, report in pairs:
@@ -528,7 +554,7 @@ def _recorded(
         parts.append(", ".join(f"{n} {words[state]}" for state, n in count.items() if n) + "\n")
     if pairs and any(one.state == "written" for one in made):
         parts.append("next: pytest -m snapshot, and --snapshot-update once it is as meant\n")
-    if taken and (taken.requests or taken.cached):
+    if taken.requests or taken.cached:
         parts.append(render.read_text(taken.bytes, taken.requests, taken.cached) + "\n")
     return "\n".join(parts), code
 
@@ -540,7 +566,6 @@ def _revise(
     from draftproof import api, render  # noqa: PLC0415
     from draftproof.diff import diff  # noqa: PLC0415
     from draftproof.findings import Report, visible  # noqa: PLC0415
-    from draftproof.hub import Taken  # noqa: PLC0415
     from draftproof.revise import revise  # noqa: PLC0415
 
     if args.name or args.output:
@@ -561,7 +586,7 @@ def _revise(
         if code := _deliver(text, str(path), top):
             return "", code
     after = api.check_pair_id(id, _library(args, top))
-    taken = library.hub.taken() if library.hub is not None else Taken()
+    taken = _taken(library)
     stale = [f for f in after.findings if f.code == "CON112"]
     files = [os.path.relpath(path) for path in made.files]
     if args.format == "json":

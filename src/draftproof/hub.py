@@ -168,6 +168,9 @@ class Remote(Protocol):
     def taken(self) -> Taken:
         """Return what was moved since this was last asked."""
 
+    def total(self) -> Taken:
+        """Return all that was moved."""
+
 
 def open_model(
     spec: str,

@@ -292,6 +292,7 @@ def draftproof_verify(request: pytest.FixtureRequest, draftproof_pair: str) -> A
             "bytes": report.bytes_read,
             "requests": report.requests,
             "cached": report.cached,
+            "worker": os.environ.get("PYTEST_XDIST_WORKER", ""),
             "rerun": rerun,
         }
         item.user_properties.append((_PROPERTY, json.dumps(counts)))
@@ -393,11 +394,13 @@ class Summary:
             terminalreporter.line(f"next: {visible(self.next(), 4000)}")
 
     def counts(self) -> str:
-        """Return one line: pairs, checks by outcome, bytes read."""
+        """Return one line: pairs, checks by outcome, bytes read; of a network all that each worker moved."""
         total = {key: sum(t[key] for t in self.tests) for key in ("holds", "fail", "unknown", "expected", "accepted")}
-        read = {t["pair"]: t["bytes"] for t in self.tests}
-        asked = sum({t["pair"]: t["requests"] for t in self.tests}.values())
-        kept = sum({t["pair"]: t["cached"] for t in self.tests}.values())
+        reports = {(t["pair"], t["worker"]): t for t in self.tests}.values()  # a worker reads a pair once
+        asked, kept = (sum(t[key] for t in reports) for key in ("requests", "cached"))
+        read = {t["pair"]: 0 for t in reports}
+        for t in reports:  # the same files of this machine, read by two workers, are no more bytes
+            read[t["pair"]] = read[t["pair"]] + t["bytes"] if t["requests"] else max(read[t["pair"]], t["bytes"])
         over = f" in {asked} requests" if asked else ""
         over += f"; {kept} answers from the cache" if kept else ""
         expected = f" ({total['expected']} expected)" if total["expected"] else ""

@@ -166,11 +166,15 @@ class Hub:
             return write()
         return self._writes.append(thread)
 
+    def total(self) -> Taken:
+        """Return all that was moved."""
+        return Taken(self.moved.requests, self.moved.bytes, self.moved.cached)
+
     def taken(self) -> Taken:
         """Return what was moved since this was last asked, when all of it is kept."""
         for thread in self._writes:
             thread.join()
-        now = Taken(self.moved.requests, self.moved.bytes, self.moved.cached)
+        now = self.total()
         since = Taken(*(a - b for a, b in zip(now, self._told, strict=True)))
         self._told = now
         return since

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -260,6 +261,36 @@ def test_command_line_reads_both_sides_from_the_endpoint(loopback: Server, tmp_p
     data = json.loads(out)
     assert [side["revision"] for side in data["sides"]] == [commit, base]
     assert loopback.requests == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check", "--drafter", b.DRAFTER, "--target", b.TARGET],
+        ["diff", b.DRAFTER, "org/other"],
+        ["init", "--drafter", b.DRAFTER, "--target", b.TARGET],
+        ["init", "--drafter", b.DRAFTER, "--target", b.TARGET, "--output", "mine.toml"],
+        ["adapt", b.DRAFTER, "--to", b.TARGET],
+        ["record", b.DRAFTER],
+    ],
+    ids=lambda words: f"{words[0]}{len(words)}",
+)
+def test_every_command_says_what_it_moved(
+    loopback: Server, tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking.both(loopback, tmp_path)
+    loopback.add("org/other", asking.drafter(tmp_path / "other", rms_norm_eps=1e-6))
+    for form in ("text", "json"):
+        (tmp_path / form).mkdir()
+        monkeypatch.chdir(tmp_path / form)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / form / "home"))
+        loopback.reset()
+        code = [sys.executable, "-c", RUN, *words, "--hub", "live", "--format", form]
+        done = subprocess.run(code, capture_output=True, text=True, timeout=60, check=False)
+        said = done.stdout + done.stderr
+        asked = re.findall(r'"requests": (\d+)' if form == "json" else r"bytes in (\d+) requests", said)
+        assert [int(n) for n in asked] == [loopback.requests], said
+        assert loopback.requests > 0
 
 
 def test_command_line_offline_by_any_of_its_switches_sends_nothing(loopback: Server, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 import builder
 from draftproof import adapt, api, library, rewrite  # noqa: F401 (the same)
+from hub.server import Server
 
 pytest_plugins = ["pytester"]
 
@@ -795,6 +796,21 @@ def test_xdist_gives_the_same_results_counts_and_rerun_lines(repo: Repo, monkeyp
     assert {rerun_of(spread, n) for n in range(2)} == {rerun_of(alone, n) for n in range(2)}
     assert "'test_drafter.py::" in rerun_of(spread)
     assert spread.ret == alone.ret == 1
+
+
+def test_xdist_tells_all_that_the_workers_moved_over_the_network(repo: Repo, loopback: Server) -> None:
+    """The two tests of one pair go to two workers: both ask the Hub, the second after what the first has kept."""
+    for role in ("drafter", "target"):
+        loopback.add(f"org/{role}", repo.models / role)
+    repo.pair("good")
+    for words in (["-n", "2"], []):
+        loopback.reset()
+        done = repo.pytester.runpytest_subprocess(*QUICK, *words, "-m", "shape", "--draftproof-hub", "live", timeout=60)
+        assert done.parseoutcomes() == {"passed": 2}
+        told = re.search(r"([\d,]+) bytes read in (\d+) requests", done.stdout.str())
+        assert told, done.stdout.str()
+        assert int(told[2]) == loopback.requests > 0
+        assert int(told[1].replace(",", "")) >= loopback.bytes
 
 
 def test_xdist_and_require_fail_an_all_skipped_run_and_pass_a_decided_one(repo: Repo) -> None:
