@@ -278,7 +278,8 @@ def test_command_line_reads_both_sides_from_the_endpoint(loopback: Server, tmp_p
 def test_every_command_says_what_it_moved(
     loopback: Server, tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asking.both(loopback, tmp_path)
+    loopback.add(b.DRAFTER, asking.drafter(tmp_path / "d"))
+    loopback.add(b.TARGET, asking.target(tmp_path / "t", shards=1))  # nothing that is read ahead, and not waited for
     loopback.add("org/other", asking.drafter(tmp_path / "other", rms_norm_eps=1e-6))
     for form in ("text", "json"):
         (tmp_path / form).mkdir()
