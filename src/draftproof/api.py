@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from draftproof.checkpoint import Checkpoint, parse_config
 from draftproof.conform import View, conform, expectations, last_layers, layout
@@ -37,6 +37,9 @@ from draftproof.pair import Couple, declared_facts, fits
 from draftproof.recognise import recognise
 from draftproof.rules import RULES
 from draftproof.strict import CONFIG_LIMIT
+
+if TYPE_CHECKING:
+    from draftproof.launch import Launch
 
 
 class Connection:
@@ -77,7 +80,7 @@ class Connection:
         return Taken() if self._hub is None else self._hub.total()
 
 
-RUNGS = ("contract", "conforms", "fits")  # and one "loads ENGINE" for each engine that is asked about
+RUNGS = ("contract", "conforms", "fits", "launch")  # and one "loads ENGINE" for each engine that is asked about
 Model = str | Path | Mapping[str, Any]  # a folder, ORG/NAME[@COMMIT], or {"config": …, "state_dict": …}
 
 
@@ -92,6 +95,7 @@ class Case:
     contract: list[Finding] = field(default_factory=list)  # of contract files
     source: list[Finding] = field(default_factory=list)  # of getting bytes and telling the family
     fits: list[Finding] | None = None
+    launch: list[Finding] = field(default_factory=list)  # of launch lines
     loads: dict[str, list[Finding]] = field(default_factory=dict)  # of each engine that is asked about
     paired: bool = False  # whether a target was asked for
 
@@ -240,15 +244,49 @@ def view_of(case: Case, checkpoint: Checkpoint, kind: str, id: str = "") -> View
     return View(checkpoint)
 
 
-def ask_engines(case: Case, engines: Sequence[str]) -> None:
-    """Add rung 3 to a case: what each of the engines will do with the drafter."""
-    if not engines or case.drafter is None or case.drafter.contract is None:
-        return  # what conforms says of it comes first
+def ask_engines(case: Case, engines: Sequence[str], launches: Sequence[Launch] = ()) -> None:
+    """Add rung 3 to a case: what each of the engines, launched so, will do with the drafter."""
+    if not (engines or launches):
+        return
     from draftproof.engines import judge  # noqa: PLC0415 (only where an engine is asked about)
 
+    flags = {made.engine: made.flags for made in launches if made.engine}
+    specs = named_engines(engines, case.library) or [made.spec for made in launches if made.engine]
+    case.launch += [f for made in launches for f in at_versions(made, specs, case.library)]
+    if case.drafter is None or (case.drafter.contract is None and not flags):
+        return  # what conforms says of it comes first
     target = case.target if case.target is not None and case.target.contract is not None else None
-    for engine in named_engines(engines, case.library):
-        case.loads[engine] = judge((engine,), case.library, case.drafter, target, case.couple)
+    for engine in specs:
+        case.loads[engine] = judge((engine,), case.library, case.drafter, target, case.couple, flags)
+
+
+def read_launches(
+    lines: Iterable[str], library: Library, engines: Sequence[str] = (), drafter: str = "", target: str = ""
+) -> list[Launch]:
+    """Read launch lines, and say where one speaks of another model, or of another engine, than the question does."""
+    from draftproof.launch import contradictions, parse  # noqa: PLC0415 (only where a line is given)
+    from draftproof.versions import resolve  # noqa: PLC0415
+
+    asked = {one.engine for one in resolve(engines, library)[0]}
+    sides = {role: (name, [n for m in library.called(name) for n in (m.repo, *m.aliases)] if name else [])
+             for role, name in (("drafter", drafter), ("target", target))}  # fmt: skip
+    out = []
+    for line in lines:
+        made = parse(line, library)
+        found = contradictions(made, asked, **sides) if made.engine else ()
+        out.append(replace(made, findings=(*made.findings, *found)))
+    return out
+
+
+def at_versions(made: Launch, engines: Sequence[str], library: Library) -> list[Finding]:
+    """Return what is wrong with a line; which flags there are is known of the version that was read alone."""
+    from draftproof.versions import resolve  # noqa: PLC0415
+
+    launches = library.get("launch", made.engine)[0] if made.engine else None
+    asked = [one for one in resolve(engines, library)[0] if one.engine == made.engine]
+    same = not asked or any(launches is not None and one.version == launches.version for one in asked)
+    return [f if same or f.code not in ("CLI657", "CLI658", "CLI659") else replace(f, level="unknown")
+            for f in made.findings]  # fmt: skip
 
 
 def named_engines(engines: Sequence[str], library: Library) -> list[str]:
@@ -269,6 +307,7 @@ def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) 
     elif case.paired:
         why, help = "the fit was not judged: a side could not be", "mend what conforms says above, then ask again"
         found["fits"].append(unknown("PAIR422", "pair", why, expected="two sides", observed="see above", help=help))
+    found["launch"] += case.launch
     found |= {f"loads {engine}": rows for engine, rows in case.loads.items()}
     if pair is not None:
         every = [f for rows in found.values() for f in rows]
@@ -381,11 +420,24 @@ def check(
 
 
 def check_pair(
-    pair: Pair, library: Library, rerun: str = "", base: Path | None = None, engines: Sequence[str] = ()
+    pair: Pair,
+    library: Library,
+    rerun: str = "",
+    base: Path | None = None,
+    engines: Sequence[str] = (),
+    line: str = "",
 ) -> Report:
-    """Check a pair contract, with what it accepts, and what engines do with it: those given, else those it names."""
+    """Check a pair contract, with what it accepts, and what engines do with it: those given, else those it names.
+
+    A line says how one of them is launched, in the place of what the pair says of that.
+    """
     case = examine_pair(pair, library, base)
-    ask_engines(case, engines or pair.engines)
+    names = (pair.drafter_repo or pair.drafter, pair.target_repo or pair.target)
+    launches = read_launches([line] if line else (), library, engines, *names)
+    given = [text for id, text in pair.launch.items() if all(id != made.engine for made in launches)]
+    launches += read_launches(given, library, (), *names)
+    asked = engines or (() if line else pair.asks)
+    ask_engines(case, asked, launches if not line or engines else launches[:1])
     return report(case, pair.id, rerun, pair)
 
 
@@ -498,6 +550,35 @@ def check_models(
     return report(case, _subject(drafter, target), _rerun(drafter, target, family, engines))
 
 
+def check_launch(
+    line: str,
+    library: Library,
+    drafter: Model | None = None,
+    target: Model | None = None,
+    family: str = "",
+    engines: Sequence[str] = (),
+) -> Report:
+    """Check what a launch line starts: the models that it names, or those given, and what its engine does with them."""
+    named = [str(side) if isinstance(side, (str, Path)) else "" for side in (drafter, target)]
+    (made,) = launches = read_launches([line], library, engines, *named)
+    target = target if target is not None else made.target or None
+    drafter = drafter if drafter is not None else made.drafter or (target if family else None)
+    if target is None and drafter is None:
+        lacking = finding("CLI663", "launch", expected="a model", observed="no model is named") if made.engine else None
+        return _only("launch", line, *made.findings, *([lacking] if lacking else []))
+    if drafter is None:
+        case = _alone(target, library, made.own)
+    else:
+        case, target = examine_models(drafter, target, library, family)
+    ask_engines(case, engines, launches)
+    case.drafter = case.drafter if drafter is not None else None
+    words = shlex.join(["--launch", line])
+    given = [*(["--drafter", named[0]] if named[0] else []), *(["--target", named[1]] if named[1] else []),
+             *(["--family", family] if family else []), *(w for e in engines for w in ("--engine", e))]  # fmt: skip
+    rerun = f"draftproof check {words}" + (f" {shlex.join(given)}" if given else "")
+    return report(case, _subject(drafter if drafter is not None else target, target if drafter else None), rerun)
+
+
 def examine_models(
     drafter: Any, target: Any | None, library: Library, family: str = "", facts: Mapping[str, Fact] | None = None
 ) -> tuple[Case, Any | None]:
@@ -523,13 +604,30 @@ def examine_models(
     return case, target
 
 
-def check_pair_id(id: str, library: Library, engines: Sequence[str] = ()) -> Report:
+def _alone(target: Any, library: Library, own: bool) -> Case:
+    """Return what is known where a line names no drafter: only if own does the engine look for one in the target."""
+    case, opened = Case(library), open_side(target, "target", library)
+    if isinstance(opened, Finding):
+        case.source.append(replace(opened, subject=f"target {opened.subject}"))
+        return case
+    case.target = view_of(case, opened, "target")
+    if own:
+        source = Checkpoint(opened.source, "drafter")
+        case.drafter = View(source, config=source.config, table=case.target.table)
+    seen = f"{opened.source.name} alone" + ("; it is read for a drafter, too" if own else "; nothing drafts")
+    help = "a family whose drafters lie in the target is asked for with --family" if own else ""
+    case.launch.append(finding("CLI663", "launch", expected="a drafter", observed=seen, help=help))
+    return case
+
+
+def check_pair_id(id: str, library: Library, engines: Sequence[str] = (), line: str = "") -> Report:
     """Check the pair of an id, or of a TOML file, and what engines do with it."""
     pair, path, found = find_pair(id, library)
     if pair is None:
         return _only("conforms" if found[0].code == "SRC111" else "contract", id, *found)
     words = ["draftproof", "check", id, *(word for engine in engines for word in ("--engine", engine))]
-    return check_pair(pair, library, shlex.join(words), path.parent, engines)
+    words += ["--launch", line] if line else []
+    return check_pair(pair, library, shlex.join(words), path.parent, engines, line)
 
 
 def find_pair(id: str, library: Library) -> tuple[Pair | None, Path, tuple[Finding, ...]]:

@@ -21,6 +21,7 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
 
   draftproof check --drafter ./my-eagle3 --target moonshotai/Kimi-K2.5
   draftproof check --drafter ./my-eagle3                 the drafter alone, or with the target it declares
+  draftproof check --launch "vllm serve …"               the models that a line names, launched so
   draftproof check kimi-k2-eagle3-on-k25                 a pair contract, with what it accepts
   draftproof check --config draft_config.json            a config, before anything is trained
   draftproof check --release ./my-eagle3                 a folder that is to be published
@@ -81,6 +82,10 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
                     "metavar": "NAME[@VERSION]",
                     "help": "say what this engine will do with it, too; all: every one that is known",
                 },
+            ),
+            (
+                "--launch",
+                {"metavar": "LINE", "help": "how it is launched, as typed: read, never run; alone it names the models"},
             ),
             ("--verbose", {"action": "store_true", "help": "show the checks that hold, too"}),
         ),
@@ -343,6 +348,12 @@ def _check(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str,
     for name in ("pair", "drafter", "target", "config", "release"):
         if getattr(args, name) == "":
             top.error(f"the {name} is an empty text: was a variable not set?")
+    if args.launch is not None and not (args.pair or args.config or args.release):
+        library = _library(args, top)
+        sides = (args.drafter or None, args.target or None)
+        return _report(api.check_launch(args.launch, library, *sides, args.family or "", args.engine), args)
+    if args.launch is not None and not args.pair:
+        top.error("--launch goes with a pair, with --drafter, or alone")
     if sum(map(bool, (args.pair, args.drafter, args.config, args.release))) != 1:
         top.error("check takes one of: a pair id, --drafter MODEL, --config FILE, --release DIR")
     if args.card and not args.release:
@@ -354,7 +365,7 @@ def _check(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str,
                 f"{args.pair!a} is read as a pair, which names its own target and family; "
                 f"a model is given as --drafter {args.pair!a}"
             )
-        return _report(api.check_pair_id(args.pair, library, args.engine), args)
+        return _report(api.check_pair_id(args.pair, library, args.engine, args.launch or ""), args)
     if args.release:
         return _release(args, library)
     if args.config:

@@ -281,6 +281,13 @@ class Pair(NamedTuple):
     lines: tuple[str, ...] = ()  # of each
     facts: Mapping[str, Fact] = MappingProxyType({})
     engines: tuple[str, ...] = ()  # that are to serve it
+    launch: Mapping[str, str] = MappingProxyType({})  # engine -> how it is launched, as typed
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        """Return the engines that it names, those whose launch it gives included."""
+        named = {spec.partition("@")[0] for spec in self.engines}
+        return (*self.engines, *(id for id in self.launch if id not in named))
 
 
 class Model(NamedTuple):

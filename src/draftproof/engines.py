@@ -17,6 +17,7 @@ from draftproof.conform import View
 from draftproof.contracts import EngineRow
 from draftproof.dims import Absent, Expr, Known, Seen, Unknown, braced, parse, value_of
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible
+from draftproof.launch import at_version
 from draftproof.library import Library
 from draftproof.pair import Couple
 from draftproof.profiles import STAGES, Capture, Chosen, DrafterClass, Name, Param, Profile, Skip
@@ -94,6 +95,7 @@ def judge(
     for one in named:
         profile, _ = library.get("profile", one.engine)
         flags = (launches or {}).get(one.engine)
+        flags = None if flags is None else at_version(flags, one.engine, one.version, library)
         sides = (profile, library, drafter, target, couple)
         made = [predict(*sides, version=one.version, asked=one.asked, flags=flags)]
         if flags is None:  # any of its runners may serve

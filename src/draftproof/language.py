@@ -438,6 +438,7 @@ KINDS: Mapping[str, Spec] = {
         expect_unknown=_ACCEPT,
         accepts=_list(_s("id of an acceptance", pattern=ID), "what it accepts besides, for reasons that many share"),
         engines=_list(_s("an engine, or one at a version", pattern=ENGINE), "that are to serve it, as in --engine"),
+        launch=_map(_s("a line as it is typed in a shell"), "engine -> how it is launched for this pair", ID),
         facts=_table("what is known of the drafter beyond its files", **FACTS),
     ),
     "acceptance": _table(
@@ -658,6 +659,7 @@ KINDS: Mapping[str, Spec] = {
         underscores=Spec("bool", "an underscore stands for a dash"),
         dotted=Spec("bool", "a table may be given key by key: --flag.key value"),
         unread=_list(_s("a flag that names a file with more flags", pattern=NAME)),
+        own=Spec("cond", "where this holds, and no drafter is named, it looks for one in the target's own checkpoint"),
         flags=_map(
             _table(
                 "a flag; its names are its own in dashes, if not given",

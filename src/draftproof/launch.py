@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, NamedTuple
 
-from draftproof.dims import Unknown
+from draftproof.dims import Absent, Known, Seen, Unknown, value_of
 from draftproof.findings import Finding, finding, nearest, visible
 from draftproof.library import Library
 from draftproof.profiles import Command, Flag, Launches
@@ -52,7 +52,14 @@ class Launch:
     target: str = ""
     drafter: str = ""
     image: str = ""  # that it runs in
+    version: str = ""  # the tag of that, where it is an image of the engine
+    own: bool = False  # it names no drafter, and the engine looks for one in the target's own checkpoint
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def spec(self) -> str:
+        """Return the engine as --engine names it: by the tag of its image, where there is one."""
+        return self.image if self.version else self.engine
 
     @property
     def quoted(self) -> str:
@@ -77,6 +84,15 @@ def flags_of(
 @cache
 def _shipped() -> Library:
     return Library()
+
+
+def at_version(flags: Mapping[str, Any], engine: str, version: str, library: Library) -> Mapping[str, Any]:
+    """Return flags as rules of one version see them: what the engine refuses is known of the version that was read."""
+    launches, _ = library.get("launch", engine)
+    if launches is None or launches.version == version:
+        return flags
+    why = Unknown(f"the flags of {launches.engine} were read at {launches.version} alone")
+    return {**flags, **{key: why for key in ("refused", "odd") if key in flags}}
 
 
 def parse(line: str, library: Library) -> Launch:
@@ -480,10 +496,8 @@ def _contained(words: list[Word], env: dict[str, str], library: Library, depth: 
         return None
     if (named := _engine(inside, env, library, image, depth + 1)) is not None:
         return named
-    plain = image.partition("@")[0]
-    plain = plain.rpartition(":")[0] if ":" in plain.rpartition("/")[2] else plain
     for id, launches in _all(library, rest[:1]):
-        if any(f"/{plain}".endswith(f"/{one}") for one in launches.images) and launches.entry:
+        if _named(image, launches) and launches.entry:
             return _Engine(id, launches, launches.commands[0], rest[:0], inside, image)
     return None
 
@@ -528,14 +542,30 @@ def _read(words: list[Word], env: dict[str, str], line: str, library: Library, w
         _first(flags, made.launches.target),
         _first(flags, made.launches.drafter),
         made.image,
+        made.image.rpartition(":")[2] if _named(made.image, made.launches) and ":" in made.image else "",
+        made.launches.own is not None and value_of(made.launches.own, lambda name: _seen(flags, name)) is True,
         tuple(reader.found),
     )
+
+
+def _named(image: str, launches: Launches) -> bool:
+    """Tell whether an image is one of an engine's."""
+    plain = image.partition("@")[0]
+    plain = plain.rpartition(":")[0] if ":" in plain.rpartition("/")[2] else plain
+    return any(f"/{plain}".endswith(f"/{one}") for one in launches.images)
 
 
 def _first(flags: Mapping[str, Any], dests: Iterable[str]) -> str:
     """Return the text of the first of some flags that is given and known, or ""."""
     seen = (_at(flags, dest) for dest in dests)
-    return next((str(value) for value in seen if value is not None and not isinstance(value, Unknown)), "")
+    text = next((str(value) for value in seen if value is not None and not isinstance(value, Unknown)), "")
+    return text.rpartition(":")[0] if re.fullmatch(rf"{_REPO.pattern}:[\w.-]+", text) else text  # which quantisation
+
+
+def _seen(flags: Mapping[str, Any], name: str) -> Seen:
+    """Return what expressions see of a flag."""
+    value = _at(flags, name.removeprefix("launch."))
+    return value if isinstance(value, Unknown) else Absent(name) if value is None else Known(value, name)
 
 
 def _at(flags: Mapping[str, Any], dest: str) -> Any:

@@ -611,6 +611,10 @@ def _check_pair(data: Mapping[str, Any], out: Problems, library: Library) -> Non
         known = list(library.files("acceptance"))
         if id is not None and id not in known:
             out.add("CON113", ("accepts", n), near=(id, known), expected=f"one of {', '.join(known) or 'none yet'}")
+    for id in data.get("launch") or ():
+        known = list(library.files("launch"))
+        if id not in known:
+            out.add("CON113", ("launch", id), near=(id, known), expected=f"one of {', '.join(known)}")
     for n, spec in enumerate(data.get("engines") or ()):
         known = [*library.files("profile"), "all"]
         if spec is not None and (name := spec.partition("@")[0]) not in known:
@@ -1052,6 +1056,7 @@ def _pair(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Pair:
         facts=_facts(data.get("facts", {})),
         accepts=data.get("accepts", ()),
         engines=data.get("engines", ()),
+        launch=data.get("launch", {}),
         lines=tuple(out.line(("accepts", n)) for n in range(len(data.get("accepts", ())))),
         **_accepted(data, out),
     )

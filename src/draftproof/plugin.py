@@ -117,10 +117,10 @@ class State:
         from draftproof.library import load  # noqa: PLC0415
 
         path = self.library.files("pair").get(param)
-        if path is None or not self.library.holds("pair", param, b"engines"):
+        if path is None or not any(self.library.holds("pair", param, word) for word in (b"engines", b"launch")):
             return []
         pair, _ = load(path, "pair", self.library)  # aside: of a broken one its own test speaks
-        return named_engines(pair.engines, self.library) if isinstance(pair, Pair) else []
+        return named_engines(pair.asks, self.library) if isinstance(pair, Pair) else []
 
     def report(self, param: str) -> Report:
         """Return the report of a pair, or of --drafter and --target; made once."""

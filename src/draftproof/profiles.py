@@ -266,6 +266,7 @@ class Launches:
     underscores: bool = False
     dotted: bool = False
     unread: tuple[str, ...] = ()  # dests of files with more flags
+    own: Expr | None = None  # where this holds, and no drafter is named, the target's own checkpoint is read for one
     advice: tuple[Advice, ...] = ()
 
     @cached_property

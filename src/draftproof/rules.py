@@ -703,6 +703,9 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("CLI662", "launch-not-read", "loads", "unknown", "part of the launch is not known",
      "A shell or the engine fills it in from elsewhere: a variable, the output of a command, a file.",
      "Write the value itself into the line."),
+    ("CLI663", "launch-without-drafter", "loads", "unknown", "line names no drafter",
+     "The engine decodes plainly, drafts from the text alone, or looks for a drafter in the target's own checkpoint.",
+     "Name the drafter in the line, or beside it with --drafter."),
 )
 
 # --- VLLM, SGL, LCPP: what an engine does, the same for each ----------------------------------------------------------
