@@ -434,10 +434,11 @@ def check_pair(
     case = examine_pair(pair, library, base)
     names = (pair.drafter_repo or pair.drafter, pair.target_repo or pair.target)
     launches = read_launches([line] if line else (), library, engines, *names)
-    given = [text for id, text in pair.launch.items() if all(id != made.engine for made in launches)]
-    launches += read_launches(given, library, (), *names)
-    asked = engines or (() if line else pair.asks)
-    ask_engines(case, asked, launches if not line or engines else launches[:1])
+    asked = engines or (tuple(made.spec for made in launches if made.engine) if line else pair.asks)
+    for id in dict.fromkeys(one.split("@")[0] for one in named_engines(asked, library)):
+        if id in pair.launch and all(id != made.engine for made in launches):
+            launches += read_launches([pair.launch[id]], library, (id,), *names)
+    ask_engines(case, asked, launches)
     return report(case, pair.id, rerun, pair)
 
 

@@ -905,6 +905,14 @@ def test_pair_names_the_engines_that_are_to_serve_it(repo: Repo) -> None:
     assert loads(result) == ["test_loads[good-sglang]"]
 
 
+def test_pair_that_says_how_it_is_launched_is_held_to_that_engine_and_line(repo: Repo) -> None:
+    line = "sglang serve org/target --speculative-draft-model org/drafter --speculative-num-steps three"
+    repo.pair("good", more=f"{TRAINED}[launch]\nsglang = '{line}'\n")
+    result = repo.pytest("-v", "-m", "shape")
+    assert loads(result) == ["test_loads[good-sglang]"]
+    result.stdout.fnmatch_lines(["*CLI658*", "*launch: --speculative-num-steps*"])
+
+
 def test_failure_of_an_engine_is_a_test_of_its_own_that_is_run_again_as_printed(repo: Repo) -> None:
     repo.bad(more=TRAINED)
     result = repo.pytest("-v", "--engine", "sglang", "-k", "loads")

@@ -27,4 +27,4 @@ class TestShape:
 
     def test_loads(self, draftproof_verify: Any, draftproof_engine: str) -> None:
         """Check that each engine runs the drafter as meant: those of --engine, else those that the pair names."""
-        draftproof_verify(f"loads {draftproof_engine}")
+        draftproof_verify("launch", f"loads {draftproof_engine}")

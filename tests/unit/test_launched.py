@@ -1,0 +1,126 @@
+"""A launch line asks a whole question, and a pair says how it is launched: what engines then do is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from draftproof import api, cli
+from draftproof.findings import Report
+from draftproof.library import Library
+
+DRAFTER, TARGET = "AQ-MedAI/Kimi-K2-Instruct-eagle3", "moonshotai/Kimi-K2.5"
+SPEC = json.dumps({"method": "eagle3", "model": DRAFTER, "num_speculative_tokens": 3})
+VLLM = f"vllm serve {TARGET} --speculative-config '{SPEC}'"
+SGLANG = f"python -m sglang.launch_server --model-path {TARGET} --speculative-draft-model-path {DRAFTER}"
+PAIR = """schema = 1
+kind = "pair"
+id = "mine"
+title = "t"
+drafter = {{ model = "{}" }}
+target = {{ model = "{}" }}
+[launch]
+{}
+"""
+
+
+def sections(report: Report) -> dict[str, list[str]]:
+    return {s.rung: [f.code for f in s.findings] for s in report.sections}
+
+
+def test_line_alone_is_a_whole_question() -> None:
+    report = api.check_launch(VLLM, Library())
+    assert [side.name for side in report.sides] == [DRAFTER, TARGET]
+    assert "launch" not in sections(report)
+    assert sections(report)["loads vllm"]
+    assert report.rerun.startswith("draftproof check --launch 'vllm serve")
+
+
+def test_tag_of_an_image_is_the_version_and_an_engine_that_is_asked_about_counts_before_it() -> None:
+    line = f"docker run --gpus all vllm/vllm-openai:v0.32.0 --model {TARGET} --speculative-config '{SPEC}'"
+    assert "loads vllm/vllm-openai:v0.32.0" in sections(api.check_launch(line, Library()))
+    seen = sections(api.check_launch(line, Library(), engines=["vllm@0.33", "sglang"]))
+    assert [name for name in seen if name.startswith("loads")] == ["loads vllm@0.33", "loads sglang"]
+    assert "launch" not in seen
+
+
+@pytest.mark.parametrize(
+    ("given", "codes"),
+    [
+        ({}, []),
+        ({"drafter": DRAFTER, "target": TARGET, "engines": ["all"]}, []),
+        ({"drafter": "AQ-MedAI/Kimi-K25-eagle3"}, ["CLI661"]),
+        ({"target": "moonshotai/Kimi-K2-Instruct", "engines": ["sglang"]}, ["CLI661", "CLI661"]),
+    ],
+)
+def test_line_and_question_that_contradict_are_told(given: dict[str, object], codes: list[str]) -> None:
+    report = api.check_launch(VLLM, Library(), **given)  # type: ignore[arg-type]
+    assert sections(report).get("launch", []) == codes
+    assert (report.exit_code == 2) == bool(codes)
+
+
+def test_flag_that_is_not_known_is_refused_at_the_version_that_was_read_and_unknown_at_others() -> None:
+    line = f"{VLLM} --no-such-flag"
+    here = api.check_launch(line, Library())
+    assert [(f.code, f.level) for f in here.findings if f.code.startswith("CLI")] == [("CLI657", "error")]
+    assert "VLLM609" in sections(here)["loads vllm"]
+    there = api.check_launch(line, Library(), engines=["vllm@0.32"])
+    assert [(f.code, f.level) for f in there.findings if f.code.startswith("CLI")] == [("CLI657", "unknown")]
+    assert "VLLM609" not in sections(there)["loads vllm@0.32"]
+
+
+def test_line_without_a_drafter_says_what_the_engine_then_does() -> None:
+    plain = api.check_launch(f"vllm serve {TARGET}", Library())
+    assert sections(plain)["launch"] == ["CLI663"]
+    assert not [name for name in sections(plain) if name.startswith("loads")]
+    own = api.check_launch(f"sglang serve {TARGET} --speculative-algorithm EAGLE3", Library())
+    assert sections(own)["launch"] == ["CLI663"]
+    assert "SGL601" in sections(own)["loads sglang"]
+
+
+def test_line_that_names_no_model_or_cannot_be_read_is_the_whole_answer() -> None:
+    assert sections(api.check_launch("vllm serve", Library())) == {"launch": ["CLI663"]}
+    report = api.check_launch("vllm serve 'a", Library())
+    assert (sections(report), report.exit_code) == ({"launch": ["CLI655"]}, 2)
+
+
+def own_pair(folder: Path, launch: str) -> Library:
+    (folder / "pairs").mkdir(parents=True, exist_ok=True)
+    (folder / "pairs" / "mine.toml").write_text(PAIR.format(DRAFTER, TARGET, launch), encoding="utf-8")
+    return Library(folder)
+
+
+def test_pair_says_how_it_is_launched(tmp_path: Path) -> None:
+    library = own_pair(tmp_path, f"vllm = '''{VLLM} --port x'''\nsglang = '''{SGLANG}'''")
+    seen = sections(api.check_pair_id("mine", library))
+    assert [name for name in seen if name.startswith("loads")] == ["loads vllm", "loads sglang"]
+    assert seen["launch"] == ["CLI658"]
+    seen = sections(api.check_pair_id("mine", library, ["sglang"]))
+    assert [name for name in seen if name.startswith("loads")] == ["loads sglang"]
+    assert "launch" not in seen
+    seen = sections(api.check_pair_id("mine", library, (), VLLM))
+    assert [name for name in seen if name.startswith("loads")] == ["loads vllm"]
+    assert "launch" not in seen
+
+
+def test_launch_of_a_pair_that_speaks_of_another_model_or_engine_is_told(tmp_path: Path) -> None:
+    report = api.check_pair_id("mine", own_pair(tmp_path, "vllm = 'vllm serve other/target -sc.model other/drafter'"))
+    assert sections(report)["launch"] == ["CLI661", "CLI661"]
+    report = api.check_pair_id("mine", own_pair(tmp_path, f"sglang = '''{VLLM}'''"))
+    assert sections(report)["launch"] == ["CLI661"]
+    report = api.check_pair_id("mine", own_pair(tmp_path, "vlm = 'vllm serve a'"))
+    assert [(f.code, f.subject) for f in report.findings] == [("CON113", "launch.vlm")]
+
+
+def test_command_takes_a_line_alone_with_models_or_with_a_pair(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", "--launch", VLLM, "--hub", "recordings"]) in (1, 4)
+    assert "loads vllm" in capsys.readouterr().out
+    words = ["check", "kimi-k2-eagle3-on-k25", "--launch", SGLANG, "--hub", "recordings", "--format", "json"]
+    assert cli.main(words) in (1, 4)
+    assert "loads sglang" in [s["rung"] for s in json.loads(capsys.readouterr().out)["sections"]]
+    assert cli.main(["check", "--launch", "vlm serve a"]) == 2
+    assert "did you mean 'vllm serve'?" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        cli.main(["check", "--config", "x.json", "--launch", VLLM])
