@@ -38,7 +38,7 @@ LINES = {  # as typed -> engine, target, drafter
     "python -m sglang.launch_server --model A/B --speculative-draft-model-path C/D": ("sglang", "A/B", "C/D"),
     "sglang serve A/B --speculative-draft-model C/D": ("sglang", "A/B", "C/D"),
     "./build/bin/llama-server -m a.gguf -md d.gguf": ("llama.cpp", "a.gguf", "d.gguf"),
-    "llama-server -hf A/B:Q8_0 -hfd C/D": ("llama.cpp", "A/B:Q8_0", "C/D"),
+    "llama-server -hf A/B:Q8_0 -hfd C/D": ("llama.cpp", "A/B", "C/D"),
 }
 FRONTS = (
     "CUDA_VISIBLE_DEVICES=0,1 ",
