@@ -11,12 +11,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from draftproof.answers import Change, Plan, Step
-from draftproof.api import Case, examine, open_side, recordings, report
+from draftproof.api import Case, examine, examine_models, open_side, recordings, report
 from draftproof.checkpoint import Checkpoint, listed, parse_config
 from draftproof.conform import View, conform, expectations, ids_of, layout, rope_of, summary_text
 from draftproof.contracts import Contract, Dialect
@@ -42,6 +42,10 @@ from draftproof.trainers import (
     said,
     trained_layers,
 )
+
+MOST = 4  # of what an engine still does, in the answer
+if TYPE_CHECKING:
+    from draftproof.portable import Agreement, Asked, Form
 
 NEAR = 5  # config keys by which a drafter may differ and still be called near
 FLOATS = ("BF16", "F16", "F32")  # dtypes in which a tensor can be made
@@ -82,7 +86,9 @@ class Goal:
     plain: View | None = None  # what it is to be, not yet in the trainer's form
     layers: Layers | None = None  # which the trainer captures, and which it was trained on
     lender: View | None = None  # the target, whose embedding may be lent
-    respelled: bool = False  # the ids of layers are written anew, for the trainer
+    dialect: str = ""  # of the names that engines ask for
+    dropped: Mapping[str, str] = field(default_factory=dict)  # tensor that engines do not take -> why
+    respelled: bool = False  # the ids of layers are written anew, for the trainer or for engines
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,7 @@ class Draft:
     steps: tuple[Step, ...]
     wrong: tuple[Finding, ...]
     trainer: tuple[Finding, ...] = ()  # what the trainer will do with it
+    agreement: Agreement | None = None  # of the engines that are to run it
 
 
 # --- the answer ---------------------------------------------------------------------------------------------------
@@ -108,25 +115,36 @@ def adapt(
     like: Any = None,
     family: str = "",
     trainer: str = "",
+    engines: Sequence[str] = (),
     rerun: str = "",
 ) -> Report:
-    """Return whether and how a drafter can initialise one for another target: in like's geometry, for a trainer."""
-    case, plan, _ = plan_for(drafter, to, library, like=like, family=family, trainer=trainer)
-    return replace(report(case, subject_of(drafter, to, like, trainer), rerun), plan=plan)
+    """Return how a drafter can initialise one for a target: in like's geometry, for a trainer, for engines."""
+    case, plan, _ = plan_for(drafter, to, library, like=like, family=family, trainer=trainer, engines=engines)
+    return replace(report(case, subject_of(drafter, to, like, trainer, engines), rerun), plan=plan)
 
 
-def subject_of(drafter: Any, to: Any, like: Any = None, trainer: str = "") -> str:
+def subject_of(drafter: Any, to: Any, like: Any = None, trainer: str = "", engines: Sequence[str] = ()) -> str:
     """Return the question in one line."""
+    to = "the target it declares" if to is None else to
     names = [visible(m.get("name", "in memory") if isinstance(m, Mapping) else m) for m in (drafter, to, like)]
     more = f", like {names[2]}" if like is not None else ""
-    return f"{names[0]} for {names[1]}{more}" + (f", to start {visible(trainer)}" if trainer else "")
+    more += f", to start {visible(trainer)}" if trainer else ""
+    return f"{names[0]} for {names[1]}{more}" + (f", to run in {visible(' and '.join(engines))}" if engines else "")
 
 
 def plan_for(
-    drafter: Any, to: Any, library: Library, *, like: Any = None, family: str = "", trainer: str = ""
+    drafter: Any,
+    to: Any,
+    library: Library,
+    *,
+    like: Any = None,
+    family: str = "",
+    trainer: str = "",
+    engines: Sequence[str] = (),
 ) -> tuple[Case, Plan, Goal | None]:
     """Return the case, the plan, and what the new checkpoint is to be, if that is known."""
-    case = examine(drafter, to, library, family=family)
+    ask = examine_models if to is None else lambda *sides, family: (examine(*sides, family=family), to)
+    case, _ = ask(drafter, to, library, family=family)
     couple = case.couple
     one: Trainer | None = None
     if trainer:
@@ -148,10 +166,19 @@ def plan_for(
             no = not_trained(one, goal.contract.id)
             headline = f"no: {no.subject}: {no.message}: {no.observed}; {no.expected}"
             return case, Plan("no", headline, trainer=one.id, trains=(no,)), None
+    agreement: Agreement | None = None
+    if engines:
+        from draftproof.portable import asked_engines  # noqa: PLC0415 (only where engines are asked about)
+
+        asked, odd = asked_engines(engines, library)
+        case.contract += odd
+        if not asked:
+            return case, Plan("unknown", f"unknown: {odd[0].subject}: {odd[0].observed}"), None
+        goal, agreement = _for_engines(couple, goal, asked)
     steps = tuple(_steps(couple, goal))
     wrong = tuple(_still_wrong(couple, goal, steps))
     says = tuple(_trainer_says(couple, goal, steps))
-    draft = Draft(couple, goal, tuple(_changes(couple.drafter, goal)), steps, wrong, says)
+    draft = Draft(couple, goal, tuple(_changes(couple.drafter, goal)), steps, wrong, says, agreement)
     verdict = _verdict(draft)
     words = tuple(_says(case, draft))
     headline = _headline(verdict, draft)
@@ -283,6 +310,79 @@ def _for_trainer(couple: Couple, goal: Goal, trainer: Trainer) -> Goal:
     )  # fmt: skip
 
 
+# --- what engines ask for -----------------------------------------------------------------------------------------
+
+
+def _for_engines(couple: Couple, goal: Goal, engines: Sequence[Asked]) -> tuple[Goal, Agreement]:
+    """Return the goal in the form in which the engines do the same with it, and what they do then."""
+    from draftproof.portable import Form, agree  # noqa: PLC0415
+
+    goal = _as_proven(couple, goal)
+    source, dialect = goal.view.checkpoint.source, serving(couple.drafter, goal).name
+    steps = [s for s in _steps(couple, goal) if s.new_shape is not None]
+
+    def view(form: Form) -> View:
+        encode = serving(couple.drafter, replace(goal, dialect=form.dialect)).encode
+        known = couple.drafter.table.read and source.provenance != "partial"
+        tensors = {
+            encode(s.tensor): (dtype_of(couple.drafter, goal, s), s.new_shape)
+            for s in steps if s.tensor not in form.dropped
+        }  # fmt: skip
+        made = replace(
+            source, kind="memory" if known else "config", config=form.config, tensors=tensors if known else None
+        )
+        return conform(goal.contract, Checkpoint(made, "drafter"), tensors=known)
+
+    agreed = agree(couple, goal.contract, Form(goal.config, dialect), engines, view)
+    form = agreed.form
+    made = replace(source, config=form.config)
+    own = conform(goal.contract, Checkpoint(made, "drafter"), tensors=False)
+    reasons = {**goal.demands, **{key: why for key, why in agreed.reasons.items() if at(form.config, key) is not None}}
+    dropped = {name: agreed.reasons[name] for name in form.dropped}
+    spelt = any(goal.view.config.place(key) in agreed.reasons for key in goal.contract.aux_keys)
+    new = replace(goal, config=form.config, view=own, demands=reasons, dialect=form.dialect, dropped=dropped,
+                  respelled=goal.respelled or spelt)  # fmt: skip
+    return new, agreed
+
+
+def _as_proven(couple: Couple, goal: Goal) -> Goal:
+    """Return the goal with the sizes stated that the drafter's tensors prove and its config leaves to a default."""
+    if goal.like is not None or contract_of(couple.drafter).id != goal.contract.id:
+        return goal
+    config, reasons = deepcopy(goal.config), dict(goal.demands)
+    for name in goal.contract.dims:
+        own, new, key = couple.drafter.dims(name), goal.view.dims(name), _key(goal.view, name)
+        place = goal.view.config.place(key)
+        if _whole(own) and _whole(new) and own != new and key and at(config, place) is None:
+            put(config, place, own.value)  # type: ignore[union-attr]
+            reasons[place] = "as its tensors are; where it is left out, engines take another"
+    if config == goal.config:
+        return goal
+    made = replace(goal.view.checkpoint.source, config=config)
+    return replace(
+        goal, config=config, demands=reasons, view=conform(goal.contract, Checkpoint(made, "drafter"), tensors=False)
+    )
+
+
+def _engine_words(d: Draft) -> Iterator[str]:
+    """Yield what each engine does with the drafter as it is and as it would be, and what cannot be had at once."""
+    if d.agreement is None:
+        return
+    from draftproof.portable import engine_name  # noqa: PLC0415
+
+    for before, now in zip(d.agreement.before, d.agreement.now, strict=True):
+        turned = now.outcome if now.outcome == before.outcome else f"{before.outcome} → {now.outcome}"
+        layers = f"; it reads the inputs of layers {now.captured}" if now.captured is not None else ""
+        yield f"{engine_name(now)}: {turned}{layers}"
+        bad = [e for e in now.effects if e.outcome in ("refuses", "degrades", "unknown")]
+        for e in bad[:MOST]:
+            yield f"{engine_name(now)}, still: {e.subject}: {e.see}"
+        if len(bad) > MOST:
+            yield f"{engine_name(now)}, still: {len(bad) - MOST} more; draftproof check --engine lists them"
+    for text in d.agreement.torn:
+        yield f"cannot be had at once: {text}"
+
+
 def _trained(couple: Couple, goal: Goal, ids: list[int] | None) -> tuple[list[int] | None, str]:
     """Return the boundaries that fc was trained on, or is to be trained on where it cannot be kept."""
     own = contract_of(couple.drafter)
@@ -330,6 +430,13 @@ def _for_layout(couple: Couple, goal: Goal, steps: Sequence[Step]) -> Iterator[S
                 yield replace(step, action="drop", new_shape=None, why=f"{trainer.title} {why}")
         else:
             yield step
+
+
+def _for_served(goal: Goal, steps: Sequence[Step]) -> Iterator[Step]:
+    """Yield the steps without the tensors that engines do not take."""
+    for step in steps:
+        why = goal.dropped.get(step.tensor)
+        yield step if why is None else replace(step, action="drop", new_shape=None, why=why)
 
 
 def layout_of(goal: Goal) -> Mapping[str, Any]:
@@ -556,7 +663,7 @@ def _steps(couple: Couple, goal: Goal) -> list[Step]:
     for name, was in old.items():
         if name not in wanted and name not in open_:
             steps.append(Step(name, "drop", was, None, "not part of the new drafter", groups.get(name, "")))
-    steps = list(_for_layout(couple, goal, steps))
+    steps = list(_for_served(goal, list(_for_layout(couple, goal, steps))))
     spoken = {disk for name, disk in drafter.names.items() if not name.startswith("\0")}
     for disk, tensor in drafter.table.tensors.items():
         if disk not in spoken:
@@ -651,6 +758,7 @@ def _taken(steps: Iterable[Step], name: str) -> bool:
 def serving(drafter: View, goal: Goal) -> Dialect:
     """Return the dialect of the new names: the trainer's, else the drafter's own, if it can be served."""
     own = goal.layout.dialect if goal.layout else drafter.dialect.name if drafter.dialect else ""
+    own = goal.dialect or own
     plain = [d for d in goal.contract.dialects if not d.flag]
     return next((d for d in plain if d.name == own), plain[0] if plain else Dialect("", {}))
 
@@ -718,11 +826,14 @@ def _verdict(d: Draft) -> str:
         for s in d.steps
         if s.action in ("init", "take")
         or (s.action == "rows" and s.group != "embedding")  # all rows of the embedding but padding are kept
-        or (s.action == "drop" and s.group != "map")
+        or (s.action == "drop" and s.group != "map" and s.tensor not in d.goal.dropped)
     )
-    if any(lost) or d.wrong:
+    served = d.agreement.outcome if d.agreement is not None else ""
+    if any(lost) or d.wrong or served in ("refuses", "degrades"):
         return "only in part"
-    return "after these changes" if d.changes or _renamed(d.couple.drafter, d.goal) or _made(d) else "as is"
+    if served == "unknown":
+        return "unknown"
+    return "after these changes" if d.changes or _renamed(d.couple.drafter, d.goal) or _added(d) else "as is"
 
 
 def _core(steps: Sequence[Step]) -> str:
@@ -731,9 +842,9 @@ def _core(steps: Sequence[Step]) -> str:
     return min((g for g in groups if g not in _WORDS), key=lambda g: g != "attention", default="")
 
 
-def _made(d: Draft) -> list[str]:
-    """Return the tensors that are added without being trained: made from others, or the target's own."""
-    return [s.tensor for s in d.steps if s.action in ("make", "lend")]
+def _added(d: Draft) -> list[str]:
+    """Return the tensors that are added without being trained, made from others or the target's; and those left out."""
+    return [s.tensor for s in d.steps if s.action in ("make", "lend")] + [f"without {name}" for name in d.goal.dropped]
 
 
 def _unfit(d: Draft) -> Finding | None:
@@ -789,7 +900,7 @@ def _headline(verdict: str, d: Draft) -> str:
     parts, drafter = [verdict], d.couple.drafter
     if verdict == "after these changes":
         names = ["tensor names"] if _renamed(drafter, d.goal) else []
-        parts[0] += f" ({', '.join([*(c.key for c in d.changes), *names, *_made(d)])})"
+        parts[0] += f" ({', '.join([*(c.key for c in d.changes), *names, *_added(d)])})"
     elif verdict == "only in part":
         differ = _resized(drafter, d.goal)
         parts[0] += f" ({', '.join(differ)})" if differ else ""
@@ -801,7 +912,7 @@ def _headline(verdict: str, d: Draft) -> str:
         parts[0] += f" for {core}: {_group_line(d.steps, only=core)} can be taken"
         parts.append(f"what remains: {_group_line(d.steps, but=core)}")
     elif verdict == "unknown":
-        parts[0] += f": {_not_known(d)}"
+        parts[0] += f": {_not_known(d) or 'what the engines would do with it'}"
     if d.wrong:
         parts.append(f"and {listed(dict.fromkeys(f.code for f in d.wrong))} would still not hold")
     if not drafter.table.read and verdict != "unknown":
@@ -855,6 +966,7 @@ def _says(case: Case, d: Draft) -> Iterator[str]:
         dialect = serving(drafter, goal)
         yield f"tensor names: {visible(name)} and others become the {dialect.name} names of a serving checkpoint"
     yield from _vocabulary_words(goal, steps)
+    yield from _engine_words(d)
     yield from _trainer_words(d)
     place, changed = goal.view.config.place, {c.key: c for c in d.changes}
     for row in engine_rows(couple):
@@ -949,7 +1061,7 @@ def _aux_words(
     for change in goal.kept:
         asked, kept = _shown(change.old), _shown(change.new)
         yield f"aux layers: {change.key} stays {kept}, not {asked} as in the geometry asked for: {change.why}"
-    if _taken(steps, goal.contract.roles.get("fusion", "")):
+    if _taken(steps, goal.contract.roles.get("fusion", "")) and not goal.respelled:
         for key in map(place, contract.aux_keys):
             if key in changed:
                 yield (

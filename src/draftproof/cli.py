@@ -28,6 +28,7 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
   draftproof adapt AQ-MedAI/Kimi-K2-Instruct-eagle3 --to moonshotai/Kimi-K2.5
   draftproof adapt ./my-eagle3 --to ./target --write ./adapted
   draftproof adapt ./my-eagle3 --to ./target --for TRAINER --write ./start
+  draftproof adapt ./my-eagle3 --engine vllm --engine sglang --write ./portable
   draftproof diff ./drafter-v1 ./drafter-v2              what changed, and which verdicts change with it
   draftproof init --drafter ./my-eagle3 --target ./target --output contracts/pairs/mine.toml
   draftproof show eagle3                                 a contract, resolved
@@ -94,7 +95,7 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
         "can a drafter initialise one for another target: what must change, tensor by tensor",
         (
             ("drafter", {"metavar": "DRAFTER", "help": "a local folder, ORG/NAME or ORG/NAME@COMMIT"}),
-            ("--to", {"metavar": "TARGET", "required": True, "help": "the target it shall draft for"}),
+            ("--to", {"metavar": "TARGET", "help": "the target it shall draft for; with --engine that it declares"}),
             ("--like", {"metavar": "OTHER_DRAFTER", "help": "plan for the geometry of this drafter, or of its config"}),
             (
                 "--for",
@@ -102,6 +103,15 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
                     "dest": "trainer",
                     "metavar": "TRAINER",
                     "help": "say what this trainer will do with it, and write its form",
+                },
+            ),
+            (
+                "--engine",
+                {
+                    "action": "append",
+                    "default": [],
+                    "metavar": "NAME[@VERSION]",
+                    "help": "what must change so that all of these run it as meant; all: every one that is known",
                 },
             ),
             ("--write", {"metavar": "DIR", "help": "write the new checkpoint; DRAFTER must be a local folder"}),
@@ -389,9 +399,11 @@ def _adapt(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str,
     for flag in ("force", "anyway"):
         if getattr(args, flag) and not args.write:
             top.error(f"--{flag} goes with --write DIR")
+    if not args.to and not args.engine:
+        top.error("adapt takes --to TARGET, or --engine NAME for the target that the drafter declares")
     if args.trainer == "":
         top.error("the trainer is an empty text: was a variable not set?")
-    more = {"like": args.like, "family": args.family or "", "trainer": args.trainer or ""}
+    more = {"like": args.like, "family": args.family or "", "trainer": args.trainer or "", "engines": args.engine}
     if args.write:
         more |= {"force": args.force, "anyway": args.anyway}
         return _report(rewrite.write(args.drafter, args.to, library, Path(args.write), **more), args)

@@ -175,9 +175,6 @@ FACTS = {
     "partial_rotary_factor": _fact(
         "the factor it was trained with", Spec("number", "1 is all of a head", above=0, most=1)
     ),
-    "own_embedding": _fact(
-        "whether its embedding holds other values than the target's", Spec("bool", "false: it is a copy")
-    ),
     "meanings": _map(
         _fact("what it was trained for", _s("a meaning that the family knows")),
         "of those that its family lists in [meanings]",
@@ -540,6 +537,11 @@ KINDS: Mapping[str, Spec] = {
                 read=Spec("cond", "what the engine makes of it", required=True),
                 source=_s(SOURCED),
             )
+        ),
+        portable=_map(
+            _list(_COND, "values that may be tried"),
+            "config key that says how a drafter is loaded, never what it computes -> values that engines may agree on",
+            NAME,
         ),
         hooks=_map(_list(_s("a glob over architectures")), "method -> the targets that it works with"),
         hookless=_table(

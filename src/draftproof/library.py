@@ -1134,6 +1134,7 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         hooks=data.get("hooks", {}),
         hookless=_row(says, bare, out, "hookless") if (bare := data.get("hookless")) else None,
         beside=tuple(p.Beside(**row) for row in data.get("beside", ())),
+        portable=data.get("portable", {}),
         captures=tuple(
             p.Capture(**{**row, "keys": tuple(p.AuxKey(**key) for key in row.get("keys", ())),
                          "default": row.get("default", ())})

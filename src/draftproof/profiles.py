@@ -195,6 +195,7 @@ class Profile(Record):
     captures: tuple[Capture, ...]
     loaders: Mapping[str, Loader]
     rows: tuple[EngineRow, ...]
+    portable: Mapping[str, tuple[Expr, ...]] = MappingProxyType({})  # key -> values that only say how it is loaded
     beside: tuple[Beside, ...] = ()
     ranges: Mapping[str, Expr] = MappingProxyType({})  # class -> when a version has it; any other is in all
 

@@ -67,6 +67,7 @@ def write(
     like: Any = None,
     family: str = "",
     trainer: str = "",
+    engines: Sequence[str] = (),
     force: bool = False,
     anyway: bool = False,
 ) -> Report:
@@ -74,7 +75,7 @@ def write(
 
     With force a checkpoint in its place is replaced; with anyway it is written although the plan says no.
     """
-    case, plan, goal = plan_for(drafter, to, library, like=like, family=family, trainer=trainer)
+    case, plan, goal = plan_for(drafter, to, library, like=like, family=family, trainer=trainer, engines=engines)
     says: list[str] = []
     problem = _refused_place(out, _folders(drafter, to, like), force) or _refused_plan(case, plan, goal, anyway)
     if problem is None:
@@ -99,7 +100,7 @@ def write(
         lead = f"nothing was written: {problem.subject}: {problem.message}{why}; the plan is: {plan.headline}"
         verdict = "no" if problem.code == "SRC123" else "unknown"
         plan = replace(plan, verdict=verdict, headline=lead, says=(*says, *plan.says))
-    return replace(report(case, subject_of(drafter, to, like, trainer)), plan=plan)
+    return replace(report(case, subject_of(drafter, to, like, trainer, engines)), plan=plan)
 
 
 def _why(error: Exception) -> str:
