@@ -189,8 +189,12 @@ for case in corpus.CASES:
 ```
 
 configs, headers and tokenizers are whole; weights are holes in the file, and read as zeros. A drafter that stands in
-its target's checkpoint has no target/ of its own. To add a report, add its line to `[report]` in
-`src/draftproof/testing/corpus.toml`, and a case, or what it needs; then run `python docs/generate.py`.
+its target's checkpoint has no target/ of its own. Where a report is about what an engine does, `case.said("engine",
+side)` is the engine at the version that is asked, and `case.said("launch", side)` the line by which it is launched: the
+version that the report names, else the last before its fix, else one that was read.
+
+To add a report, add its line to `[report]` in `src/draftproof/testing/corpus.toml`, and a case, or what it needs; then
+run `python docs/generate.py`.
 """
 
 
@@ -212,8 +216,9 @@ def corpus_text() -> str:
             codes = {e.code: " info" if e.level == "info" else "" for e in case.expect}
             found = ", ".join(f"[{code}](rules/{code}.md){level}" for code, level in codes.items())
             found = found or "nothing: a guard against false alarms"
+            found += f" by `{asked}`" if (asked := case.said("engine", "broken")) else ""
             out.append(f"| [{case.id}]({case.url}) | {case.fault} | {found} |")
-    out += ["", "## Not from configs and headers", "", "| it takes | reports |", "|---|---|"]
+    out += ["", "## Not here", "", "| it takes | reports |", "|---|---|"]
     for needs in dict.fromkeys(corpus.ELSEWHERE.values()):
         links = [f"[{id}]({url})" for id, url in corpus.URLS.items() if corpus.ELSEWHERE.get(id) == needs]
         out.append(f"| {needs} | {', '.join(links)} |")

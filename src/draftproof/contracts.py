@@ -320,6 +320,8 @@ class EngineRow(NamedTuple):
     effect: str = ""  # which kind of finding it is, if another than its outcome's
     log: str = ""  # what the log says of it
     do: str = ""  # what to do, where that is more than the code's own
+    since: str = ""  # the first version to which it applies; "" is all
+    until: str = ""  # the first to which it no longer applies
     line: Callable[[], str] = str  # where it stands, when that is asked
 
     @property

@@ -7,8 +7,8 @@ evaluated in three-valued logic: what is not known makes its result unknown, unl
 
 The names over elements serve ``[config]`` checks of lists, and ``[values]``, the rules that rung 4 will apply.
 Of an engine, which reads configs in its own way, expressions also know texts, ``in``, ``either(a, b, ...)`` (the first
-that is stated), ``stated(x)``, ``null(x)``, ``starts(x, "t")``, ``ends``, ``holds`` of a text, and
-``since(version, "0.30")``.
+that is stated), ``stated(x)``, ``null(x)``, ``starts(x, "t")``, ``ends``, ``holds`` of a text,
+``some(texts, "*glob*")`` of a list of texts, and ``since(version, "0.30")``.
 
 Binding has two passes. First every dim takes its value from the configs that state it; then defaults are
 evaluated on demand. So the order of a contract file never matters.
@@ -21,6 +21,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
@@ -71,7 +72,7 @@ Lookup = Callable[[str], Seen]
 
 def ordered(version: str) -> tuple[int, ...]:
     """Return the release numbers of a version, to compare it with others."""
-    found = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    found = re.match(r"[bv]?(\d+(?:\.\d+)*)", version)
     numbers = [int(part) for part in found[1].split(".")] if found else []
     while numbers and not numbers[-1]:
         numbers.pop()
@@ -99,7 +100,10 @@ _OF_TEXT: Mapping[str, Callable[[str, str], bool]] = {
     "holds": operator.contains,
     "since": lambda version, other: ordered(version) >= ordered(other),
 }
-_OF_ENGINES = ("either", "stated", "null", *_OF_TEXT)  # calls in an expression with texts
+_OF_TEXTS: Mapping[str, Callable[[Sequence[Any], str], bool]] = {  # of a list of texts
+    "some": lambda texts, glob: any(isinstance(one, str) and fnmatchcase(one, glob) for one in texts),
+}
+_OF_ENGINES = ("either", "stated", "null", *_OF_TEXT, *_OF_TEXTS)  # calls in an expression with texts
 
 
 @dataclass(frozen=True)
@@ -290,6 +294,11 @@ def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index:
             if unknown := _unknown(both):
                 return unknown
             return all(isinstance(v, str) for v in both) and _OF_TEXT[name](*both)
+        case ast.Call(func=ast.Name(id=name), args=[first, second]) if name in _OF_TEXTS:
+            texts = _stated(first, sub, lookup)
+            if isinstance(texts, Unknown):
+                return texts
+            return _OF_TEXTS[name](texts if isinstance(texts, (list, tuple)) else (), sub(second))
         case ast.Call(func=ast.Name(id="increasing" | "true_at" as name)) if elements is None:
             raise ExprError(f"{name!r} has no meaning here")
         case ast.Call(func=ast.Name(id="increasing"), args=[arg]) if elements is not None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from draftproof.conform import View
 from draftproof.contracts import EngineRow
-from draftproof.dims import Absent, Expr, Known, Seen, Unknown, braced, parse, value_of
+from draftproof.dims import Absent, Expr, Known, Seen, Unknown, braced, ordered, parse, value_of
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible
 from draftproof.launch import at_version
 from draftproof.library import Library
@@ -171,6 +171,11 @@ class World:
             if not there and not (table.read and table.complete):
                 return Unknown(table.basis or "not all tensors were read", told=True)
             return Known(there, role or key)
+        if name == "drafter.tensors":
+            table = self.drafter.table
+            if not (table.read and table.complete):
+                return Unknown(table.basis or "not all tensors were read", told=True)
+            return Known(list(table.tensors), "the tensor table")
         view = {"drafter": self.drafter, "target": self.target}.get(side)
         if view is None:
             return Unknown(f"{name} is not known" if side != "target" else "no target is given", told=side == "target")
@@ -237,7 +242,7 @@ def predict(
     out = Prediction(profile, version, not asked, asked)
     family = drafter.contract.id if drafter.contract else ""
     said: dict[str, str | Unknown] = {
-        "version": asked or version,
+        "version": asked if ordered(asked) else version,
         "family": family,
         "line": "no" if flags is None else "yes",
     }
@@ -257,7 +262,9 @@ def predict(
     class_: DrafterClass | None = library.get("class", out.class_)[0] if out.class_ else None
     if class_ is not None:
         world.add(class_.dims)
-    out.effects += _rows([*_shared_rows(library, profile), *profile.rows], world)  # a class is made before it is filled
+    out.effects += _rows(
+        [*_shared_rows(library, profile, str(said["version"])), *profile.rows], world
+    )  # a class is made before it is filled
     if class_ is not None:
         out.effects += _tensors(profile, class_, world)
     elif out.class_:
@@ -284,10 +291,15 @@ def _told(expr: Expr, world: World) -> str:
     return "nothing" if value is None else visible(value)
 
 
-def _shared_rows(library: Library, profile: Profile) -> tuple[EngineRow, ...]:
-    """Return the rows of the engine that need nothing but the dims of a pair."""
+def _shared_rows(library: Library, profile: Profile, version: str) -> list[EngineRow]:
+    """Return the rows of the engine that need nothing but the dims of a pair, those of a version."""
     engine = library.get("engine", profile.engine)[0] if profile.engine else None
-    return engine.rows if engine else ()
+    at = ordered(version)
+    return [
+        row
+        for row in (engine.rows if engine else ())
+        if at >= ordered(row.since) and not (row.until and at >= ordered(row.until))
+    ]
 
 
 def _choose(world: World, rows: Sequence[Chosen], out: Prediction, what: str, given: str = "") -> str:
@@ -532,6 +544,7 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
         elif found is not None:
             rule, world.index = found
             loaded |= {param, *(_filled(one, world.index) for one in rule.gives)}
+            late += _packed(class_, rule, name, world)
             late += _filling(profile, class_, rule, name, tuple(tensor.shape), world, padded)
             world.index = {}
         elif not any(fnmatchcase(param, glob) for glob, _ in failed):
@@ -682,6 +695,17 @@ def _fitted(
         made = Effect("degrades", "load", "cut", visible(name), f"it is {word}: {sizes}", **parts)
         return made, by if fate == "padded" else 0
     return Effect("refuses", "load", "refuses", visible(name), f"{fate}: {sizes}", fate, **parts), 0
+
+
+def _packed(class_: DrafterClass, rule: Param, name: str, world: World) -> Iterator[Effect]:
+    """Say that what is stored quantised finds no place where the class makes it plain."""
+    stored = world.drafter.logical.stored.get(name) if world.drafter.logical else None
+    if rule.plain is None or stored is None:
+        return
+    if world.holds(rule.plain) is True:
+        see = f"{class_.unknown}: it is stored quantised, {stored.dtype} {list(stored.shape)}, and is made plain here"
+        yield Effect("refuses", "load", "refuses", visible(name), see, class_.unknown, rule.source or class_.source,
+                     class_.basis)  # fmt: skip
 
 
 def _replaced(class_: DrafterClass, rule: Param, name: str, world: World) -> Iterator[Effect]:

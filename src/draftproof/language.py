@@ -172,6 +172,7 @@ FACTS = {
     ),
     "trained_context": _fact("the length it was trained at", Spec("int", "tokens", above=0)),
     "rope_theta": _fact("the base it was trained with", Spec("number", "", above=0)),
+    "gpu": _fact("the GPU that it is to be served on", _s("as its maker counts them: sm90, sm100, gfx942")),
     "partial_rotary_factor": _fact(
         "the factor it was trained with", Spec("number", "1 is all of a head", above=0, most=1)
     ),
@@ -470,7 +471,7 @@ KINDS: Mapping[str, Spec] = {
             _table(
                 "one thing that it does with a drafter, and when, by the dims of a pair alone",
                 **_ROW,
-                **{key: _HAPPENS[key] for key in ("stage", "error", "effect", "log", "do")},
+                **{key: _HAPPENS[key] for key in ("stage", "error", "effect", "log", "do", "since", "until")},
             ),
             required=True,
         ),
@@ -482,7 +483,9 @@ KINDS: Mapping[str, Spec] = {
         versions=_list(
             _table(
                 is_=_s("a version", required=True),
-                basis=_s("whether it was run, too", choices=("run", "read")),
+                basis=_s(
+                    "whether it was run, too, or only what rows say of it was read", choices=("run", "read", "part")
+                ),
                 also=_list(_s("another spelling of it, as the number of a build")),
             ),
             "the first is the one that stands for no version given",
@@ -629,6 +632,7 @@ KINDS: Mapping[str, Spec] = {
                 harmless=Spec("cond", "where this holds a missing one changes nothing"),
                 replaced=Spec("cond", "where this holds the target's takes its place, whatever the file has"),
                 unused=Spec("cond", "where this holds it is loaded, and nothing reads it"),
+                plain=Spec("cond", "where this holds it is made as it is, whatever quantisation the drafter declares"),
                 gives=_list(_s("a parameter that it holds, with others, in one")),
                 pads=_s("a name that it shares with those which, padded alike, change nothing together"),
                 source=_s(SOURCED),

@@ -112,6 +112,7 @@ class Param(Record):
     harmless: Expr | None = None  # where this holds a missing one changes nothing
     replaced: Expr | None = None  # where this holds the target's takes its place, whatever the file has
     unused: Expr | None = None  # where this holds it is loaded, and nothing reads it
+    plain: Expr | None = None  # where this holds it is made as it is: one that is stored quantised finds no place
     gives: tuple[str, ...] = ()  # parameters that it holds in one
     pads: str = ""  # tensors of one such name that are all padded alike change nothing
     source: str = ""
@@ -167,7 +168,7 @@ class Beside(Record):
 
 
 class Version(Record):
-    """Name a version that was read, and whether it was run too."""
+    """Name a version that was read, and whether it was run too; in part: only what rows say of it."""
 
     is_: str
     basis: str = "read"

@@ -44,8 +44,20 @@ def resolve(specs: Sequence[str], library: Library) -> tuple[list[Asked], list[F
             profile, wrong = library.get("profile", name)
             found += wrong
             if profile is not None:
-                asked |= dict.fromkeys(_versions(name, version, profile.versions, spec, library, found))
+                made = _versions(name, version, profile.versions, spec, library, found)
+                asked |= dict.fromkeys(_whole(one, profile.versions) for one in made)
     return list(asked), list(dict.fromkeys(found))
+
+
+def _whole(one: Asked, read: Sequence[Any]) -> Asked:
+    """Return what answers for a version; for one that was read in part the nearest whole one, beside its name."""
+    part = {v.is_ for v in read if v.basis == "part"}
+    if one.version not in part:
+        return one
+    whole = [(parsed, v) for v in read if v.is_ not in part and (parsed := _parsed(v.is_)) is not None]
+    at = _parsed(one.version)
+    near = _beside(whole, at.version)[1].is_ if whole and at is not None else read[0].is_
+    return one._replace(version=near, asked=one.asked or one.version)
 
 
 def _named(spec: str, library: Library, found: list[Finding]) -> Iterator[tuple[str, str]]:

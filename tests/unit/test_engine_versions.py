@@ -10,6 +10,7 @@ import pytest
 from draftproof import api, engines
 from draftproof.library import Library
 from draftproof.testing import corpus
+from draftproof.versions import resolve
 
 PROFILE = """
 schema = 1
@@ -97,21 +98,26 @@ def _library(tmp_path: Path, profile: str = PROFILE) -> Library:
     return Library(tmp_path)
 
 
+def _sides(library: Library, edits: Any = None) -> tuple[Any, Any, Any]:
+    """Return drafter, target and couple of a pair that holds, but for edits of the drafter's config."""
+    case = next(case for case in corpus.CASES if case.id == "B05")
+    config, table = corpus.checkpoint(case, "drafter", "right")
+    target, rows = corpus.checkpoint(case, "target", "right")
+    seen, _ = api.examine_models(
+        {"config": config | (edits or {}), "state_dict": table}, {"config": target, "state_dict": rows}, library
+    )
+    return seen.drafter, seen.target, seen.couple
+
+
 @pytest.fixture
 def ask(tmp_path: Path) -> Any:
     library = _library(tmp_path)
     profile, found = library.get("profile", "toy")
     assert found == ()
-    case = next(case for case in corpus.CASES if case.id == "B05")
-    config, table = corpus.checkpoint(case, "drafter", "right")
-    target, rows = corpus.checkpoint(case, "target", "right")
-    seen, _ = api.examine_models(
-        {"config": config, "state_dict": table}, {"config": target, "state_dict": rows}, library
-    )
+    sides = _sides(library)
 
     def one(version: str, asked: str = "") -> engines.Prediction:
-        assert seen.drafter is not None
-        return engines.predict(profile, library, seen.drafter, seen.target, seen.couple, version=version, asked=asked)
+        return engines.predict(profile, library, *sides, version=version, asked=asked)
 
     return one
 
@@ -146,6 +152,100 @@ def test_a_version_that_was_not_read_is_held_to_the_rows_that_speak_of_it(ask: A
     assert any(e.subject == "wide" for e in made.effects)
     assert not made.exact
     assert "VLLM630" in {f.code for f in engines.findings_of(made)}
+
+
+def test_a_version_that_was_read_in_part_stands_beside_the_nearest_whole_one() -> None:
+    library = Library()
+    named, found = resolve(["vllm@0.24.0", "vllm@0.28", "sglang@0.5.11", "llama.cpp@b9611"], library)
+    assert found == []
+    assert [tuple(one) for one in named] == [
+        ("vllm", "0.28.0", "0.24.0", True),
+        ("vllm", "0.28.0", "", True),
+        ("sglang", "0.5.20", "0.5.11", True),
+        ("llama.cpp", "2026.10.11549", "b9611", True),
+    ]
+
+
+def test_what_needs_the_dims_of_a_pair_alone_speaks_of_versions_too(ask: Any) -> None:
+    library = Library()
+    profile, _ = library.get("profile", "vllm")
+    drafter, target, couple = _sides(library, {"max_position_embeddings": 2048})
+
+    def copes(version: str) -> list[str]:
+        made = engines.predict(profile, library, drafter, target, couple, version=version)
+        return [e.outcome for e in made.effects if e.subject == "max_position_embeddings"]
+
+    assert copes("0.33.0") == ["changes"]
+    assert copes("0.10.2") == ["refuses"]
+
+
+def test_medusa_is_served_as_long_as_an_engine_has_it() -> None:
+    library = Library()
+    profile, _ = library.get("profile", "vllm")
+    config = {"model_type": "medusa", "architectures": ["MedusaModel"], "hidden_size": 64, "vocab_size": 128,
+              "num_heads": 2, "num_hidden_layers": 1, "truncated_vocab_size": 128}  # fmt: skip
+    table = {f"blocks.{i}.layers.0.weight": ("BF16", (64, 64)) for i in range(2)}
+    table |= {"lm_heads.0.weight": ("BF16", (128, 64)), "odd": ("BF16", (1,))}
+    seen, _ = api.examine_models({"config": config, "state_dict": table}, None, library)
+    assert seen.drafter is not None
+    old, new = (engines.predict(profile, library, seen.drafter, version=v) for v in ("0.28.0", "0.33.0"))
+    assert (old.method, old.class_, old.outcome) == ("medusa", "vllm-medusa", "degrades")
+    loaded = [(e.kind, e.subject) for e in old.effects if e.stage == "load"]
+    assert loaded == [("copes", "odd"), ("unset", "lm_heads.1.weight")]
+    assert new.refusal is not None
+    assert "MedusaModel" in new.refusal.see
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('some(drafter.tensors, "norm.*")', True),
+        ('some(drafter.tensors, "*.bias")', False),
+        ('some(drafter.architectures, "*Eagle3")', True),
+        ('some(drafter.hidden_size, "4096")', False),
+        ('some(drafter.absent, "*")', False),
+        ("has.norm.weight and not has.norm.bias", True),
+        ("has.map", True),
+    ],
+)
+def test_a_row_asks_for_tensors_and_texts_by_glob(tmp_path: Path, text: str, says: bool) -> None:
+    library = _library(tmp_path, PROFILE.replace("drafter.hidden_size > 10", text.replace('"', "'")))
+    profile, found = library.get("profile", "toy")
+    assert found == ()
+    made = engines.predict(profile, library, *_sides(library), version="2.0")
+    assert any(e.subject == "wide" for e in made.effects) is says
+
+
+def test_what_is_stored_quantised_finds_no_place_where_it_is_made_plain(tmp_path: Path) -> None:
+    library = Library()
+    profile, _ = library.get("profile", "vllm")
+    case = next(case for case in corpus.CASES if case.id == "B05")
+    config, table = corpus.checkpoint(case, "drafter", "right")
+    rows, width = table["lm_head.weight"][1]
+    packed = {k: v for k, v in table.items() if k != "lm_head.weight"} | {
+        "lm_head.weight_packed": ("I32", (rows, width // 8)),
+        "lm_head.weight_scale": ("BF16", (rows, width // 128)),
+        "lm_head.weight_shape": ("I64", (2,)),
+    }
+    config["quantization_config"] = {
+        "quant_method": "compressed-tensors",
+        "format": "pack-quantized",
+        "config_groups": {"group_0": {"targets": ["re:.*lm_head"], "weights": {
+            "num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": True}}},
+        "ignore": [],
+    }  # fmt: skip
+    target, theirs = corpus.checkpoint(case, "target", "right")
+    seen, _ = api.examine_models(
+        {"config": config, "state_dict": packed}, {"config": target, "state_dict": theirs}, library
+    )
+    assert seen.drafter is not None
+
+    def refused(version: str) -> list[tuple[str, str]]:
+        made = engines.predict(profile, library, seen.drafter, seen.target, seen.couple, version=version)
+        return [(e.subject, e.error) for e in made.effects if e.outcome == "refuses"]
+
+    assert refused("0.18.0") == [("lm_head.weight", "KeyError")]
+    assert refused("0.22.1") == refused("0.33.0") == []
 
 
 @pytest.mark.parametrize(
