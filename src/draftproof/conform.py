@@ -211,7 +211,7 @@ def _table(view: View) -> Table:
         named = (rule.group for d in contract.dialects for rule, _ in contract.rules_for(d.decode(disk) or ""))
         return next(named, "")
 
-    all_names = table.complete or _looked_for_all(view)
+    all_names = table.complete or looked_for_all(view)
     view.logical = logical(view.declared, table, group, checkpoint.source.label, looked_for_all=all_names)
     view.findings += view.logical.findings
     count = table.count if table.count is not None or not table.complete else len(table.tensors)
@@ -1412,10 +1412,10 @@ def check_tensor(view: View, want: Expected, dims: Lookup, *, misfit: bool = Fal
 
 def _looked_for(view: View, names: Iterable[str]) -> bool:
     """Tell whether names on disk that a table does not hold are known to be missing."""
-    return view.table.decides(names) or _looked_for_all(view)
+    return view.table.decides(names) or looked_for_all(view)
 
 
-def _looked_for_all(view: View) -> bool:
+def looked_for_all(view: View) -> bool:
     """Tell whether an incomplete table still shows what is missing: all names of an open contract were looked for."""
     return (
         view.contract is not None and view.contract.open and view.checkpoint.source.has_files and not view.table.sampled

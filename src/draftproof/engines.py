@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from draftproof.conform import View
+from draftproof.conform import View, looked_for_all
 from draftproof.contracts import EngineRow
 from draftproof.dims import Absent, Expr, Known, Seen, Unknown, braced, ordered, parse, value_of
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible
@@ -173,7 +173,7 @@ class World:
             return Known(there, role or key)
         if name == "drafter.tensors":
             table = self.drafter.table
-            if not (table.read and table.complete):
+            if not _all_read(self.drafter):
                 return Unknown(table.basis or "not all tensors were read", told=True)
             return Known(list(table.tensors), "the tensor table")
         view = {"drafter": self.drafter, "target": self.target}.get(side)
@@ -520,10 +520,15 @@ def _called(made: Sequence[Prediction], by: Sequence[Prediction]) -> str:
 # --- tensors ------------------------------------------------------------------------------------------------------
 
 
+def _all_read(view: View) -> bool:
+    """Tell whether every tensor of a drafter was read; of one in its target's checkpoint, all that may be its own."""
+    return view.table.read and (view.table.complete or looked_for_all(view))
+
+
 def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[Effect]:
     """Walk the tensors in the order of the file, then ask what the parameters hold that none was loaded into."""
     view = world.drafter
-    if not (view.table.read and view.table.complete):
+    if not _all_read(view):
         yield _unsure("load", "tensors", Unknown(view.table.basis or "not all tensors were read"))
         return
     params, failed = _expanded(class_, world)
