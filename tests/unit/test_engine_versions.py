@@ -189,7 +189,7 @@ def test_medusa_is_served_as_long_as_an_engine_has_it() -> None:
     seen, _ = api.examine_models({"config": config, "state_dict": table}, None, library)
     assert seen.drafter is not None
     old, new = (engines.predict(profile, library, seen.drafter, version=v) for v in ("0.28.0", "0.33.0"))
-    assert (old.method, old.class_, old.outcome) == ("medusa", "vllm-medusa", "degrades")
+    assert (old.method, old.class_, old.refusal) == ("medusa", "vllm-medusa", None)
     loaded = [(e.kind, e.subject) for e in old.effects if e.stage == "load"]
     assert loaded == [("copes", "odd"), ("unset", "lm_heads.1.weight")]
     assert new.refusal is not None
