@@ -300,7 +300,7 @@ def check(case: Case, folder: Path, side: str, library: Library | None = None) -
         spec, line = case.said("engine", side), case.said("launch", side)
         typed = launch.parse(line, library) if line else None
         flags = {spec.partition("@")[0]: typed.flags} if typed else None
-        seen.loads += [*(typed.findings if typed else ()),
+        seen.loads[spec] = [*(typed.findings if typed else ()),
                        *engines.judge([spec], library, seen.drafter, seen.target, seen.couple, flags)]  # fmt: skip
     return api.report(seen, pair.id, "", pair)
 
