@@ -759,7 +759,7 @@ def serving(drafter: View, goal: Goal) -> Dialect:
     """Return the dialect of the new names: the trainer's, else the drafter's own, if it can be served."""
     own = goal.layout.dialect if goal.layout else drafter.dialect.name if drafter.dialect else ""
     own = goal.dialect or own
-    plain = [d for d in goal.contract.dialects if not d.flag]
+    plain = [d for d in goal.contract.dialects if not d.flag and not d.format]
     return next((d for d in plain if d.name == own), plain[0] if plain else Dialect("", {}))
 
 

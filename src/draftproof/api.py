@@ -136,10 +136,24 @@ def open_side(
     spec = str(model)
     if base is not None and spec.startswith("."):
         spec = str(base / spec)
+    if role == "drafter" and (opened := _foreign(spec, library)) is not None:
+        return opened if isinstance(opened, Finding) else Checkpoint(opened, role)
     source = open_model(full_name(spec, library), recordings(library), revision, library.hub, role)
     if isinstance(source, Finding) and source.code in ("SRC112", "SRC117"):
         source = _by_alias(spec, library, revision) or source
     return source if isinstance(source, Finding) else Checkpoint(source, role)
+
+
+def _foreign(spec: str, library: Library) -> Source | Finding | None:
+    """Open a file of another format that a contract says how to read; None for anything else."""
+    formats = library.files("format")
+    suffix = Path(spec).suffix.lower()
+    if not any(suffix == f".{id}" for id in formats) or not Path(spec).is_file():
+        return None
+    format, found = library.get("format", suffix[1:])
+    from draftproof.ggufs import open_gguf  # noqa: PLC0415 (rare)
+
+    return open_gguf(Path(spec), spec, format) if format is not None else found[0]
 
 
 def full_name(spec: str, library: Library) -> str:

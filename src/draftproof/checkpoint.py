@@ -204,6 +204,7 @@ class Table:
     parameters: int | None = None
     listed: frozenset[str] = frozenset()
     sampled: bool = False  # from the likely shards alone: what is not there was not looked for
+    format: str = ""  # of the file, where it is neither safetensors nor torch
     absent: frozenset[str] | None = None  # of a table that is kept in part: looked for in the whole, and not there
 
     @property
@@ -321,6 +322,8 @@ class Checkpoint:
             return table
         if source.tensors is None:
             return Table(basis="no tensor table was published")
+        if source.kind == "gguf":
+            return Table(source.tensors, dict.fromkeys(source.tensors, next(iter(source.files))), format="gguf")
         if source.kind == "memory":
             tensors = {str(n): tensor_of(v) for n, v in source.tensors.items()}
             odd = [n for n, t in tensors.items() if t is None]

@@ -56,6 +56,7 @@ _KINDS = (
         "engines/profiles",
         "engines/classes",
         "launches",
+        "formats",
         "engines",
         "trainers",
         "releases",

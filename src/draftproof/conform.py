@@ -517,11 +517,12 @@ def translate(
     if not names:
         return None, {}, (), []
     explains: dict[str, dict[str, str]] = {}  # dialect -> disk -> canonical
-    dialects = list(contract.dialects)
+    dialects = [d for d in contract.dialects if d.format == table.format] or list(contract.dialects)
+    last = dialects[-1]
     for dialect in dialects:
         decoded = ((disk, dialect.decode(disk)) for disk in names)
         explains[dialect.name] = {d: c for d, c in decoded if c is not None and next(contract.rules_for(c), None)}
-        if dialect is contract.dialects[-1] and not contract.open and 2 * max(map(len, explains.values())) < len(names):
+        if dialect is last and not contract.open and 2 * max(map(len, explains.values())) < len(names):
             dialects += _wrapped(contract, names)  # the loop goes on over them
     best = max(dialects, key=lambda d: len(explains[d.name]))
     out: list[Finding] = []
@@ -573,7 +574,7 @@ def _wrapped(contract: Contract, names: Sequence[str]) -> Iterator[Dialect]:
     for n in range(1, len(parts) + 1):
         prefix = ".".join(parts[:n]) + "."
         if 5 * sum(name.startswith(prefix) for name in names) >= 4 * len(names):
-            for own in contract.dialects:
+            for own in (d for d in contract.dialects if not d.format):
                 rename = {prefix + old: new for old, new in own.rename.items()} | {prefix: ""}
                 yield Dialect(f"{prefix}* {own.name}", rename, flag="TEN406")
 

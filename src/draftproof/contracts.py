@@ -71,6 +71,7 @@ class Dialect:
     rename: Mapping[str, str]  # disk prefix -> canonical prefix
     bare: tuple[str, ...] = ()
     flag: str = ""
+    format: str = ""  # of the files that it is for; "" is safetensors and torch
 
     @cached_property
     def _there(self) -> list[tuple[str, str]]:
@@ -83,8 +84,8 @@ class Dialect:
     def decode(self, disk: str) -> str | None:
         """Return the canonical name of a name on disk, or None where this dialect never writes such a name."""
         for old, new in self._there:
-            if disk.startswith(old):
-                name = new + disk[len(old) :]
+            if (rest := _behind(disk, old)) is not None:
+                name = new.replace("{i}", rest[0]) + rest[1]
                 return name if self.encode(name) == disk else None
         return disk if self.encode(disk) == disk else None
 
@@ -92,9 +93,23 @@ class Dialect:
         """Return the name on disk of a canonical name."""
         if not (self.bare and name.startswith(self.bare)):
             for old, new in self._back:
-                if name.startswith(new):
-                    return old + name[len(new) :]
+                if (rest := _behind(name, new)) is not None:
+                    return old.replace("{i}", rest[0]) + rest[1]
         return name
+
+
+def _behind(name: str, prefix: str) -> tuple[str, str] | None:
+    """Return the layer's number, for a prefix that has {i}, and what stands behind the prefix; None without it."""
+    before, index, after = prefix.partition("{i}")
+    if not name.startswith(before):
+        return None
+    rest = name[len(before) :]
+    if not index:
+        return "", rest
+    number = re.match(r"0|[1-9]\d{0,5}", rest)
+    if number is None or not rest.startswith(after, number.end()):
+        return None
+    return number[0], rest[number.end() + len(after) :]
 
 
 class Convention(NamedTuple):

@@ -128,6 +128,7 @@ _DIALECT = _table(
     strip=_s("prefix to remove"),
     bare=_list(_s(), "names, or prefixes of names, that carry no such prefix"),
     flag=_s("a code to report where this dialect is found", pattern=r"[A-Z]+\d+"),
+    format=_s("id of the format whose names these are; without it, those of safetensors and torch files", pattern=ID),
 )
 _DETECT = _table(
     "how the contract recognises a checkpoint",
@@ -327,6 +328,12 @@ _SIDE = _table(
     model=_s("ORG/NAME or a path", required=True, pattern=_MODEL),
     revision=_s("the commit of ORG/NAME"),
     repo=_s("of a path: the ORG/NAME that it holds", pattern=REPO),
+)
+_KEY_IN = _table(
+    from_=_list(_s("a key of the file; {a} is its architecture"), "those that say it; the first that is there counts"),
+    length=_s("a list of the file: the value is how many elements it has"),
+    rows=_s("a tensor: the value is how many rows it has"),
+    add=Spec("int", "what is added to each id of a list"),
 )
 KINDS: Mapping[str, Spec] = {
     "family": _table(
@@ -777,6 +784,21 @@ KINDS: Mapping[str, Spec] = {
             )
         ),
     ),
+    "format": _table(
+        "how a file of another format is read as a checkpoint",
+        title=TITLE,
+        source=_s(SOURCED, required=True),
+        suffix=_s("how the name of such a file ends", required=True, pattern=r"\.\w+"),
+        keys=_map(_KEY_IN, "config key -> where the file says it", required=True),
+        architectures=_map(
+            _table(
+                set=_map(Spec("value"), "config key -> what it holds"),
+                keys=_map(_KEY_IN, "config keys beside those of all"),
+            ),
+            "a drafter's architecture, as the file calls it -> what a config of it says",
+            required=True,
+        ),
+    ),
     "release": _table(
         "what a published drafter must and must not hold",
         title=TITLE,
@@ -817,6 +839,7 @@ FOLDERS = {
     "profile": "engines/profiles",
     "class": "engines/classes",
     "launch": "launches",
+    "format": "formats",
     "engine": "engines",
     "trainer": "trainers",
     "release": "releases",

@@ -280,7 +280,7 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
     builders: Mapping[str, Callable[..., AnyContract]] = {
         "scheme": _scheme, "pair": _pair, "acceptance": _shared, "model": _model, "engine": _engine,
         "release": _release, "trainer": _trainer, "profile": _profile, "class": _class,
-        "launch": _launches,
+        "launch": _launches, "format": _format,
     }  # fmt: skip
     build: Callable[..., AnyContract] = builders.get(kind, _contract)
     return build(kind, path.stem, data, out), ()
@@ -926,7 +926,8 @@ def _check_trained(layout: Mapping[str, Any], n: int, seen: dict[str, int], out:
 
 def _dialect(name: str, d: Mapping[str, Any]) -> Dialect:
     rename = dict(d.get("rename") or {}) | ({d["strip"]: ""} if d.get("strip") is not None else {})
-    return Dialect(name, rename, tuple(b for b in d.get("bare") or () if b is not None), d.get("flag") or "")
+    bare = tuple(b for b in d.get("bare") or () if b is not None)
+    return Dialect(name, rename, bare, d.get("flag") or "", d.get("format") or "")
 
 
 def _contract(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Contract:
@@ -1189,6 +1190,17 @@ def _class(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         says=data.get("says", ""),
         basis=data.get("basis", "read"),
     )
+
+
+def _format(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
+    from draftproof.profiles import Drafters, Format, KeyIn  # noqa: PLC0415
+
+    def keys(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, KeyIn]:
+        return {key: KeyIn(**{("from_" if k == "from" else k): v for k, v in row.items()}) for key, row in rows.items()}
+
+    kinds = {name: Drafters(row.get("set", {}), keys(row.get("keys", {})))
+             for name, row in data["architectures"].items()}  # fmt: skip
+    return Format(id, data["title"], data["source"], data["suffix"], keys(data["keys"]), kinds)
 
 
 def _release(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Release:

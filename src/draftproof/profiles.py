@@ -306,3 +306,33 @@ class Launches:
     def close(self, name: str) -> str:
         """Return " (did you mean X?)" for the flag whose name is nearest."""
         return nearest(self.spelt(name)[:100], self.names)
+
+
+# --- other formats ---------------------------------------------------------------------------------------------
+
+
+class KeyIn(Record):
+    """Say where a config key's value stands: in metadata keys, or in how long a list or a tensor is."""
+
+    from_: tuple[str, ...] = ()
+    length: str = ""  # a list: how many elements it has
+    rows: str = ""  # a tensor: how many rows it has
+    add: int = 0  # to each id of a list
+
+
+class Drafters(Record):
+    """Say of one architecture what a config of it states, and which keys it has beside those of all."""
+
+    set: Mapping[str, Any]
+    keys: Mapping[str, KeyIn]
+
+
+class Format(Record):
+    """Say which keys of another format are which of a config; ``from`` lists those that say it, the first counts."""
+
+    id: str
+    title: str
+    source: str
+    suffix: str
+    keys: Mapping[str, KeyIn]
+    architectures: Mapping[str, Drafters]

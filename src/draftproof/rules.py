@@ -180,6 +180,9 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
      "The same name now gives other files: what was said of it then may not hold now, and other machines may have "
      "either.",
      "Pin the commit that is meant."),
+    ("SRC129", "needs-gguf", "source", "unknown", "reading a GGUF file needs a package that is not installed",
+     "The types of its tensors change with llama.cpp; the gguf package knows them, and is an extra.",
+     "Install it: pip install 'draftproof[gguf]'; or give the safetensors checkpoint that was converted."),
 
     # --- STF: the safetensors header ---------------------------------------------------------------------------
     ("STF201", "header-too-small", "container", "error", "file is shorter than the 8-byte header length",
@@ -244,6 +247,10 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("STF220", "extra-field", "container", "info", "tensor entry has fields that are not read",
      "Readers ignore them.",
      "Nothing need be done."),
+    ("STF221", "gguf-damaged", "container", "error", "GGUF file is cut, damaged, or of a version that is not read",
+     "Its head has the keys and the table of tensors; lengths in it lead beyond the file, or to what the format does "
+     "not know.",
+     "Fetch the file again and compare its size with the published one; else convert the checkpoint again."),
 
     # --- IDX: shards, index, folder ----------------------------------------------------------------------------
     ("IDX301", "index-names-absent-tensor", "container", "error", "index names a tensor that its shard does not hold",

@@ -355,6 +355,7 @@ def test_list_prints_every_id_of_every_kind(run: Run) -> None:
         "engines/profiles",
         "engines/classes",
         "launches",
+        "formats",
         "engines",
         "trainers",
         "releases",

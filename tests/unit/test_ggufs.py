@@ -1,0 +1,244 @@
+"""GGUF drafters: keys and tensors by the gguf package's own writer and by literal bytes, and every kind of damage."""
+
+from __future__ import annotations
+
+import builtins
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from draftproof import ggufs
+from draftproof.api import check
+from draftproof.ggufs import MAX_LIST, Counted, read_gguf
+
+gguf = pytest.importorskip("gguf")
+SIZES = {"hidden": 32, "heads": 4, "kv": 2, "dim": 8, "inter": 48, "draft": 16, "vocab": 40, "layers": 8}
+H, Q, KV, I = 32, 32, 16, 48  # noqa: E741
+TENSORS: dict[str, tuple[int, ...]] = {
+    "fc.weight": (H, 3 * H), "output_norm.weight": (H,), "output.weight": (16, H), "d2t": (16,),
+    "blk.0.attn_norm.weight": (H,), "blk.0.attn_norm_2.weight": (H,), "blk.0.ffn_norm.weight": (H,),
+    "blk.0.attn_q.weight": (Q, 2 * H), "blk.0.attn_k.weight": (KV, 2 * H), "blk.0.attn_v.weight": (KV, 2 * H),
+    "blk.0.attn_output.weight": (H, Q), "blk.0.ffn_gate.weight": (I, H), "blk.0.ffn_up.weight": (I, H),
+    "blk.0.ffn_down.weight": (H, I),
+}  # fmt: skip
+TARGET = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": H, "num_hidden_layers": 8,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 64, "vocab_size": 40,
+    "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+
+
+def written(path: Path, tensors: dict[str, tuple[int, ...]] = TENSORS, arch: str = "eagle3", **keys: Any) -> Path:
+    """Write a drafter as the converter of llama.cpp does."""
+    writer = gguf.GGUFWriter(path, arch)
+    writer.add_block_count(keys.get("layers", 1))
+    writer.add_context_length(64)
+    writer.add_embedding_length(H)
+    writer.add_feed_forward_length(I)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_key_length(8)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_token_list([f"t{n}" for n in range(40)])
+    writer.add_array(f"{arch}.target_layers", keys.get("target_layers", [2, 4, 5]))
+    writer.add_uint32(f"{arch}.target_hidden_size", keys.get("target_hidden_size", H))
+    if arch == "dflash":
+        writer.add_uint32("dflash.block_size", 4)
+        writer.add_uint32("tokenizer.ggml.mask_token_id", 39)
+    for name, shape in tensors.items():
+        writer.add_tensor(name, np.zeros(shape, np.int64 if name == "d2t" else np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def target(folder: Path) -> str:
+    import json
+
+    (folder / "target").mkdir()
+    (folder / "target" / "config.json").write_text(json.dumps(TARGET))
+    return str(folder / "target")
+
+
+def head_of(data: bytes) -> tuple[Any, list[Any]]:
+    return read_gguf(lambda start, stop: data[start:stop], len(data), "x.gguf")
+
+
+def codes(path: Path, tmp_path: Path) -> set[str]:
+    report = check(str(path), target(tmp_path))
+    return {f.code for f in report.findings if f.level == "error"}
+
+
+def test_head_is_what_the_packages_own_reader_sees(tmp_path: Path) -> None:
+    path = written(tmp_path / "d.gguf")
+    head, found = head_of(path.read_bytes())
+    assert not found
+    own = gguf.GGUFReader(path)
+    assert {
+        t.name: (t.tensor_type.name, tuple(int(n) for n in t.shape[::-1]), int(t.data_offset)) for t in own.tensors
+    } == {name: (t.dtype, t.shape, t.start) for name, t in head.tensors.items()}
+    assert {n for n in own.fields if not n.startswith("GGUF.")} == set(head.keys)
+    assert head.keys["eagle3.target_layers"] == [2, 4, 5]
+    assert head.keys["eagle3.attention.layer_norm_rms_epsilon"] == 1e-5
+
+
+def test_healthy_drafter_is_held_to_its_familys_contract(tmp_path: Path) -> None:
+    report = check(str(written(tmp_path / "d.gguf")), target(tmp_path))
+    assert not [f for f in report.findings if f.level in ("error", "warning")]
+    assert (report.sides[0].contract, report.sides[0].dialect) == ("eagle3", "gguf")
+
+
+@pytest.mark.parametrize(
+    ("tensors", "keys", "said"),
+    [
+        ({"blk.0.attn_q.weight": None}, {}, "TEN401 blk.0.attn_q.weight"),
+        ({"blk.0.attn_q.weight": (Q, H)}, {}, "TEN403 blk.0.attn_q.weight"),
+        ({"blk.0.attn_extra.weight": (3,)}, {}, "TEN402 blk.0.attn_extra.weight"),
+        ({"d2t": None}, {}, "TEN403 output.weight"),
+        ({"fc.weight": (H, 2 * H)}, {}, "TEN403 fc.weight"),
+        ({}, {"target_hidden_size": 16}, "PAIR401 target.hidden"),
+        ({}, {"target_layers": [2, 4]}, "TEN403 fc.weight"),
+    ],
+)
+def test_broken_drafter_is_caught_by_its_gguf_names(
+    tensors: dict[str, Any], keys: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    shapes = {name: shape for name, shape in {**TENSORS, **tensors}.items() if shape is not None}
+    report = check(str(written(tmp_path / "d.gguf", shapes, **keys)), target(tmp_path))
+    assert any(said in f"{f.code} {f.subject}".replace("drafter ", "") for f in report.findings if f.level == "error")
+
+
+def test_dflash_layers_have_numbers_and_ids_are_outputs(tmp_path: Path) -> None:
+    layer = {n: s for n, s in TENSORS.items() if n.startswith("blk.0.") and not n.endswith("norm_2.weight")}
+    layer |= {f"blk.0.attn_{n}.weight": (s, H) for n, s in (("q", Q), ("k", KV), ("v", KV))}
+    layer |= {"blk.0.attn_q_norm.weight": (8,), "blk.0.attn_k_norm.weight": (8,)}
+    tensors = {n.replace("blk.0.", f"blk.{i}."): s for i in (0, 1) for n, s in layer.items()}
+    tensors |= {"fc.weight": (H, 2 * H), "output_norm.weight": (H,), "enc.output_norm.weight": (H,)}
+    path = written(tmp_path / "d.gguf", tensors, "dflash", layers=2, target_layers=[2, 6])
+    report = check(str(path), target(tmp_path))
+    assert (report.sides[0].contract, report.sides[0].dialect) == ("dflash", "gguf")
+    assert not [f for f in report.findings if f.level == "error"]
+
+
+def plain(*pairs: bytes, tensors: bytes = b"", count: int = 0, version: int = 3) -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", version, count, len(pairs)) + b"".join(pairs) + tensors
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value.encode())) + value.encode()
+
+
+def pair(key: str, kind: int, value: bytes) -> bytes:
+    return text(key) + struct.pack("<I", kind) + value
+
+
+def row(name: str, shape: tuple[int, ...], kind: int, offset: int) -> bytes:
+    return text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape[::-1], kind, offset)
+
+
+ARCH = pair("general.architecture", 8, text("eagle3"))
+
+
+def test_literal_bytes_are_read() -> None:
+    values = [
+        (0, b"\x07", 7), (1, b"\xff", -1), (2, b"\x01\x02", 513), (3, b"\xfe\xff", -2),
+        (4, struct.pack("<I", 9), 9), (5, struct.pack("<i", -9), -9), (6, struct.pack("<f", 1e-6), 1e-6),
+        (7, b"\x01", True), (8, text("ä"), "ä"), (9, struct.pack("<IQ2i", 5, 2, 3, -4), [3, -4]),
+        (9, struct.pack("<IQ", 8, 2) + text("a") + text(""), ["a", ""]),
+        (10, struct.pack("<Q", 2**63), 2**63), (11, struct.pack("<q", -1), -1), (12, struct.pack("<d", 0.1), 0.1),
+        (9, struct.pack("<IQ", 0, MAX_LIST + 1) + bytes(MAX_LIST + 1), Counted(MAX_LIST + 1)),
+        (9, struct.pack("<IQ", 8, MAX_LIST + 1) + text("x") * (MAX_LIST + 1), Counted(MAX_LIST + 1)),
+    ]  # fmt: skip
+    pairs = [pair(f"k{n}", kind, raw) for n, (kind, raw, _) in enumerate(values)]
+    data = plain(ARCH, *pairs, tensors=row("a", (2, 32), 2, 0), count=1)
+    data += bytes(-len(data) % 32) + bytes(2 * 18)
+    head, found = head_of(data)
+    assert not found
+    assert head.keys == {"general.architecture": "eagle3", **{f"k{n}": value for n, (_, _, value) in enumerate(values)}}
+    assert (head.tensors["a"].dtype, head.tensors["a"].shape, head.tensors["a"].end) == ("Q4_0", (2, 32), len(data))
+
+
+HUGE = struct.pack("<Q", 2**62)
+DAMAGED = {
+    "empty": b"",
+    "another file": b"PK\x03\x04" + bytes(60),
+    "magic alone": b"GGUF",
+    "version 1": plain(ARCH, version=1),
+    "big-endian": b"GGUF" + struct.pack(">IQQ", 3, 0, 0),
+    "counts beyond any": b"GGUF" + struct.pack("<IQQ", 3, 2**63, 2**63),
+    "more keys than bytes": b"GGUF" + struct.pack("<IQQ", 3, 0, 60_000),
+    "a text beyond the file": plain(text("k") + struct.pack("<I", 8) + HUGE),
+    "a key beyond the file": plain(HUGE),
+    "a list beyond the file": plain(pair("k", 9, struct.pack("<I", 4) + HUGE)),
+    "texts beyond the file": plain(pair("k", 9, struct.pack("<I", 8) + HUGE)),
+    "a list of lists without an end": plain(pair("k", 9, struct.pack("<IQ", 9, 1) * 9)),
+    "no such type": plain(pair("k", 99, b"")),
+    "a key twice": plain(ARCH, ARCH),
+    "a tensor twice": plain(ARCH, tensors=row("a", (1,), 0, 0) * 2, count=2) + bytes(64),
+    "a tensor of no type": plain(ARCH, tensors=row("a", (1,), 250, 0), count=1) + bytes(64),
+    "a tensor beyond the file": plain(ARCH, tensors=row("a", (2**40,), 0, 0), count=1) + bytes(64),
+    "an offset beyond the file": plain(ARCH, tensors=row("a", (1,), 0, 2**63), count=1) + bytes(64),
+    "a row that no block fills": plain(ARCH, tensors=row("a", (33,), 2, 0), count=1) + bytes(640),
+    "nine axes": plain(ARCH, tensors=row("a", (1,) * 9, 0, 0), count=1) + bytes(64),
+    "an odd alignment": plain(ARCH, pair("general.alignment", 4, struct.pack("<I", 3))),
+    "no alignment": plain(ARCH, pair("general.alignment", 8, text("x"))),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damage_is_a_finding(name: str, tmp_path: Path) -> None:
+    (tmp_path / "d.gguf").write_bytes(DAMAGED[name])
+    head, found = head_of(DAMAGED[name])
+    assert head is None
+    assert [f.code for f in found] == ["STF221"]
+    assert "STF221" in codes(tmp_path / "d.gguf", tmp_path)
+
+
+def test_every_cut_of_a_file_is_a_finding(tmp_path: Path) -> None:
+    data = written(tmp_path / "d.gguf").read_bytes()
+    head, _ = head_of(data)
+    end = max(t.end for t in head.tensors.values())
+    for cut in [*range(400), *range(400, end, 997), end - 1]:
+        assert [f.code for f in head_of(data[:cut])[1]] == ["STF221"], cut
+
+
+def test_every_changed_byte_of_a_head_gives_a_head_or_a_finding(tmp_path: Path) -> None:
+    data = bytearray(written(tmp_path / "d.gguf").read_bytes())
+    head, _ = head_of(bytes(data))
+    for at in range(min(t.start for t in head.tensors.values())):
+        for value in (0, 255):
+            before, data[at] = data[at], value
+            made, found = head_of(bytes(data))
+            assert (made is None) == bool(found), at
+            data[at] = before
+
+
+def test_model_that_is_no_drafter_is_said_to_be_none(tmp_path: Path) -> None:
+    report = check(str(written(tmp_path / "d.gguf", arch="gemma3")), target(tmp_path))
+    found = [f for f in report.findings if f.code == "SRC116"]
+    assert [(f.level, "gemma3" in f.observed) for f in found] == [("unknown", True)]
+
+
+def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.startswith("gguf"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    path = written(tmp_path / "d.gguf")
+    ggufs._types.cache_clear()
+    monkeypatch.setattr(builtins, "__import__", without)
+    report = check(str(path), target(tmp_path))
+    ggufs._types.cache_clear()
+    found = [f for f in report.findings if f.code == "SRC129"]
+    assert [(f.level, "draftproof[gguf]" in f.help) for f in found] == [("unknown", True)]
