@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from draftproof.checkpoint import Checkpoint, parse_config
 from draftproof.conform import View, conform, expectations, last_layers, layout
 from draftproof.contracts import Acceptance, Contract, Dialect, Fact, Pair, Shared
-from draftproof.dims import Expr
+from draftproof.dims import Expr, Unknown
 from draftproof.findings import Finding, Report, Section, Side, finding, nearest, unknown, visible
 from draftproof.hub import (
     COMMIT,
@@ -617,6 +617,64 @@ def examine_models(
     if lacking is not None:
         case.source.append(lacking)
     return case, target
+
+
+def make_launch(
+    drafter: Model, target: Model | None, engine: str, library: Library, family: str = ""
+) -> tuple[dict[str, Any], Report]:
+    """Return how an engine is to be launched for a pair, with the reason of each flag, and what it then does."""
+    from draftproof.engines import advise  # noqa: PLC0415
+    from draftproof.launch import quote, words_of  # noqa: PLC0415
+    from draftproof.versions import resolve  # noqa: PLC0415
+
+    case, target = examine_models(drafter, target, library, family)
+    named, found = resolve([engine], library)
+    subject = _subject(drafter, target)
+    words = ["draftproof", "launch", "--drafter", str(drafter), *(["--target", str(target)] if target else [])]
+    rerun = shlex.join([*words, "--engine", engine, *(["--family", family] if family else [])])
+    launches = library.get("launch", named[0].engine)[0] if len(named) == 1 and named[0].engine in library.files(
+        "launch") else None  # fmt: skip
+    if len(named) > 1:
+        found.append(finding("CLI651", "engine", expected="one engine at one version", observed=visible(engine)))
+    if launches is None or case.drafter is None or case.drafter.contract is None:
+        case.launch += found
+        return {}, report(case, subject, rerun)
+    profile, given = library.get("profile", named[0].engine)[0], {"drafter": str(drafter), "target": str(target)}
+    side = case.target if case.target is not None and case.target.contract is not None else None
+    rows = advise(profile, launches, case.drafter, side, case.couple, named[0].version, given)
+    none = [row for row in rows if row.value == ""]
+    if none:
+        seen = f"{profile.title} {named[0].version} has none for {case.drafter.contract.id}"
+        lacking = finding("CLI664", "launch", expected=f"a value of {none[0].flag}", observed=seen)
+        case.launch += [*found, lacking]
+        return {}, report(case, subject, rerun)
+    flags: dict[str, Any] = {}
+    env: dict[str, str] = {}
+    shown = []
+    for row in rows:
+        dest, _, key = row.flag.partition(".")
+        flag = None if dest == "env" else launches.flag(dest)
+        what: dict[str, Any] = {"flag": f"{flag.names[0]}{key and '.'}{key}" if flag else key, "because": row.because,
+                "source": row.source, "basis": row.basis}  # fmt: skip
+        if isinstance(row.value, Unknown):
+            shown.append(what | {"value": None, "unknown": row.value.why})
+            continue
+        if flag is not None and not key and row.value == flag.default:
+            continue
+        shown.append(what | {"value": row.value})
+        if flag is None:
+            env[key] = str(row.value)
+        elif key:
+            flags.setdefault(dest, {})[key] = row.value
+        else:
+            flags[dest] = row.value
+    line = quote(env, words_of(launches, flags))
+    case.launch += found
+    ask_engines(case, [engine], read_launches([line], library))
+    data = {"engine": named[0].engine, "version": named[0].version, "command": line, "env": env, "flags": shown}
+    told = report(case, subject, rerun)
+    kept = tuple(s for s in told.sections if s.rung not in ("conforms", "fits") or s.verdict == "fail")
+    return data, replace(told, sections=kept)
 
 
 def _alone(target: Any, library: Library, own: bool) -> Case:

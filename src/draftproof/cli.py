@@ -40,6 +40,7 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
   draftproof cache --prune --older 30                    what was kept of the Hub, here: remove what is a month old
   draftproof truth                                       what is predicted, beside what engines did
   draftproof fixture --break-every 5 --out ./known       a pair whose accepted tokens are known exactly
+  draftproof launch --drafter A --target B --engine vllm the command that is right, and why
   draftproof explain TEN403                              what a code means, and what to do
 """
 
@@ -241,6 +242,16 @@ _ARGUMENTS: dict[str, tuple[str, tuple[_Argument, ...]]] = {
             ("--out", {"metavar": "DIR", "required": True, "help": "a folder that is made"}),
         ),
     ),
+    "launch": (
+        "print the command that launches an engine for a drafter, with the reason of each flag",
+        (
+            ("--drafter", _MODEL | {"required": True, "help": "a local folder, ORG/NAME or ORG/NAME@COMMIT"}),
+            ("--target", _MODEL | {"help": "default: the target that the drafter declares"}),
+            ("--engine", {"metavar": "NAME[@VERSION]", "required": True, "help": "the engine to launch"}),
+            _FAMILY,
+            ("--verbose", {"action": "store_true", "help": "show the checks that hold, too"}),
+        ),
+    ),
     "explain": (
         "print what a code means, why it matters and what to do",
         (("code", {"metavar": "CODE", "help": "such as TEN403"}),),
@@ -382,6 +393,15 @@ def _check(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str,
     if args.config:
         return _report(api.check_config(Path(args.config), library, args.target, args.family or ""), args)
     return _report(api.check_models(args.drafter, args.target, library, args.family or "", args.engine), args)
+
+
+def _launch(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
+    from draftproof import api, render  # noqa: PLC0415
+
+    made, report = api.make_launch(args.drafter, args.target, args.engine, _library(args, top), args.family or "")
+    if args.format == "json":
+        return render.as_json({"schema": 1, **made, "report": report.to_dict()}), report.exit_code
+    return render.launch_text(made) + _report(report, args)[0], report.exit_code
 
 
 def _release(args: argparse.Namespace, library: Any) -> tuple[str, int]:
@@ -720,6 +740,7 @@ _COMMANDS = {
     "truth": _truth,
     "fixture": _fixture,
     "explain": _explain,
+    "launch": _launch,
 }
 
 

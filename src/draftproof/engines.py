@@ -20,7 +20,7 @@ from draftproof.findings import Finding, Level, finding, holds, unknown, visible
 from draftproof.launch import at_version
 from draftproof.library import Library
 from draftproof.pair import Couple
-from draftproof.profiles import STAGES, Capture, Chosen, DrafterClass, Name, Param, Profile, Skip
+from draftproof.profiles import STAGES, Capture, Chosen, DrafterClass, Launches, Name, Param, Profile, Skip
 from draftproof.versions import resolve
 
 MAX_PARAMS = 20_000  # of a class; a config that says more is not believed
@@ -273,6 +273,44 @@ def predict(
     out.effects += _captures(profile, world, out)
     out.beside += _beside(profile, world)
     return out
+
+
+class Advised(NamedTuple):
+    """Say what one flag, or a key of one, should be, and why; or why that is not known."""
+
+    flag: str
+    value: Any
+    because: str
+    source: str = ""
+    basis: str = "read"
+
+
+def advise(
+    profile: Profile,
+    launches: Launches,
+    drafter: View,
+    target: View | None,
+    couple: Couple | None,
+    version: str,
+    given: Mapping[str, str],
+) -> list[Advised]:
+    """Return the flags that an engine should be launched with for a pair; given holds the names of both sides."""
+    family = drafter.contract.id if drafter.contract else ""
+    said: dict[str, str | Unknown] = {"version": version, "family": family, "line": "no"}
+    said |= dict.fromkeys(("runner", "method", "architecture", "code"), "") | {
+        f"given.{k}": v for k, v in given.items()
+    }
+    world = World(profile, drafter, target, couple, {}, said)
+    for what, rows in (("runner", profile.runners), ("method", profile.methods)):
+        _choose(world, rows, Prediction(profile, version), what)
+    out: dict[str, Advised] = {}
+    for row in launches.advice:
+        holds = world.holds(row.when)
+        if row.flag in out or holds is False:
+            continue
+        value = value_of(row.value, world) if holds is True else holds
+        out[row.flag] = Advised(row.flag, value, row.because, row.source, row.basis)
+    return list(out.values())
 
 
 def _beside(profile: Profile, world: World) -> Iterator[str]:

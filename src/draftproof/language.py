@@ -706,7 +706,8 @@ KINDS: Mapping[str, Spec] = {
                 value=_COND._replace(required=True),
                 when=_WHEN,
                 because=_s("why", required=True),
-                **{key: _SEEN[key] for key in ("source", "basis")},
+                source=_s(SOURCED),
+                basis=_SEEN["basis"]._replace(required=False),
             )
         ),
     ),

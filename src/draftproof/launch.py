@@ -86,6 +86,23 @@ def _shipped() -> Library:
     return Library()
 
 
+def words_of(launches: Launches, flags: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the words of the first command with these flags, by dest; read again they give the same flags."""
+    command = launches.commands[0]
+    words = [command.words[0].replace("*", ""), *command.words[1:]]
+    for dest, value in sorted(flags.items(), key=lambda row: row[0] != command.positional):
+        flag = launches.flag(dest)
+        if dest == command.positional:
+            words.append(str(value))
+        elif flag.takes == "none":
+            words += [(flag.names if value else flag.off)[0]] if value or flag.off else []
+        elif isinstance(value, dict):
+            words += [flag.names[0], json.dumps(value)]
+        else:
+            words += [flag.names[0], *map(str, value if isinstance(value, list) else [value])]
+    return tuple(words)
+
+
 def at_version(flags: Mapping[str, Any], engine: str, version: str, library: Library) -> Mapping[str, Any]:
     """Return flags as rules of one version see them: what the engine refuses is known of the version that was read."""
     launches, _ = library.get("launch", engine)

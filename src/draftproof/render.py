@@ -72,6 +72,20 @@ def section_text(section: Section, *, level: str = "info") -> str:
     return "\n".join(finding_text(f) for f in shown)
 
 
+def launch_text(made: Mapping[str, Any]) -> str:
+    """Return the command of a launch, and under it each flag with its value, its reason and where that was seen."""
+    if not made:
+        return ""
+    lines = [made["command"], ""]
+    for row in made["flags"]:
+        value = f"not known: {row['unknown']}" if "unknown" in row else json.dumps(row["value"])
+        lines.append(visible(f"{row['flag']} {value}", 4000))
+        lines.append(field("because", visible(row["because"], 4000)))
+        if row["source"]:
+            lines.append(field("run" if row["basis"] == "run" else "read", row["source"]))
+    return "\n".join(lines) + "\n\n"
+
+
 def side_text(side: Side) -> str:
     """Return one line about a side: name, contract, and how well it is known."""
     parts = [visible(side.name) + (f"@{side.revision[:7]}" if side.revision else "")]

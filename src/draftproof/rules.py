@@ -713,6 +713,9 @@ _TABLE: tuple[tuple[str, str, str, Severity, str, str, str], ...] = (
     ("CLI663", "launch-without-drafter", "loads", "unknown", "line names no drafter",
      "The engine decodes plainly, drafts from the text alone, or looks for a drafter in the target's own checkpoint.",
      "Name the drafter in the line, or beside it with --drafter."),
+    ("CLI664", "no-way-to-launch", "loads", "error", "engine has no way to draft with it",
+     "The engine has no method for this family: whatever it is launched with, it does not run this drafter as meant.",
+     "Choose another engine, or convert the drafter: `draftproof adapt` says to what."),
 )
 
 # --- VLLM, SGL, LCPP: what an engine does, the same for each ----------------------------------------------------------

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftproof.dims import Unknown
-from draftproof.launch import Launch, contradictions, flags_of, parse
+from draftproof.launch import Launch, contradictions, flags_of, parse, quote, words_of
 from draftproof.library import Library
+from draftproof.profiles import Flag, Launches
 
 LIBRARY = Library()
 SPEC = '{"method": "eagle3", "model": "C/D", "num_speculative_tokens": 3}'
@@ -264,3 +265,28 @@ def test_line_that_is_quoted_anew_says_the_same(
     assert (made.words, made.env) == (tuple(words), env)
     assert (again.flags, again.words, again.env, again.command) == (made.flags, made.words, made.env, made.command)
     assert flags_of([*command, *words], env, LIBRARY) == made.flags
+
+
+def values(flag: Flag) -> st.SearchStrategy[Any]:
+    """Return values that a flag can hold, as its engine types them."""
+    kinds = {"int": st.integers(0, 9), "stoi": st.integers(0, 9), "float": st.sampled_from([0.5, 2.0]),
+             "stof": st.sampled_from([0.5, 2.0]), "size": st.integers(0, 9), "units": st.just({})}  # fmt: skip
+    tables = st.dictionaries(st.sampled_from(flag.keys or ("a", "b")), st.sampled_from([1, "x", None, [2]]), max_size=2)
+    one = kinds.get(flag.type, tables if flag.type in ("json", "loose") else st.sampled_from(["x", "a b", "'"]))
+    if flag.choices:
+        one = st.sampled_from([c for c in flag.choices if not str(c).startswith("-")])
+    if flag.takes == "none":
+        return st.sampled_from([True, False] if flag.off else [True])
+    return st.lists(one, min_size=1, max_size=2) if flag.takes in ("some", "any") else one
+
+
+@settings(deadline=None)
+@given(st.data(), st.sampled_from([LIBRARY.get("launch", id)[0] for id in LIBRARY.files("launch")]))
+def test_flags_written_as_words_are_read_again(data: st.DataObject, launches: Launches) -> None:
+    plain = [f for f in launches.flags if not (f.many or f.gone or f.takes.isdigit() or f.dest in launches.unread)]
+    once = [f for f in plain if sum(f.dest == other.dest for other in launches.flags) == 1]
+    chosen = data.draw(st.lists(st.sampled_from(once), max_size=4, unique_by=lambda f: f.dest))
+    flags = {flag.dest: data.draw(values(flag)) for flag in chosen}
+    made = words_of(launches, flags)
+    assert flags_of(made, {}, LIBRARY) == {**flags, "env": {}}
+    assert parse(quote({}, made), LIBRARY).flags == {**flags, "env": {}}

@@ -9,6 +9,7 @@ import pytest
 
 from draftproof import api, cli
 from draftproof.findings import Report
+from draftproof.launch import parse
 from draftproof.library import Library
 
 DRAFTER, TARGET = "AQ-MedAI/Kimi-K2-Instruct-eagle3", "moonshotai/Kimi-K2.5"
@@ -124,3 +125,52 @@ def test_command_takes_a_line_alone_with_models_or_with_a_pair(capsys: pytest.Ca
     assert "did you mean 'vllm serve'?" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         cli.main(["check", "--config", "x.json", "--launch", VLLM])
+
+
+# --- the command that is right ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp"])
+def test_command_that_is_printed_is_read_again_as_a_launch_of_the_pair(engine: str) -> None:
+    library = Library()
+    made, report = api.make_launch(DRAFTER, TARGET, engine, library)
+    read = parse(made["command"], library)
+    assert (read.engine, read.drafter, read.target, read.findings) == (engine, DRAFTER, TARGET, ())
+    assert all(row["because"] and row["basis"] in ("run", "read") for row in made["flags"])
+    assert f"loads {engine}" in sections(report)
+    assert report.rerun == f"draftproof launch --drafter {DRAFTER} --target {TARGET} --engine {engine}"
+
+
+def test_command_gives_what_the_pair_needs_and_leaves_out_what_is_the_default() -> None:
+    made, _ = api.make_launch(DRAFTER, TARGET, "sglang@0.5.23", Library())
+    assert made["env"] == {"SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1"}
+    assert made["command"].startswith("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1 python -m sglang.launch_server")
+    assert {"--speculative-num-steps", "--speculative-eagle-topk", "--trust-remote-code"} <= set(
+        made["command"].split()
+    )
+    made, _ = api.make_launch(DRAFTER, TARGET, "llama.cpp", Library())
+    assert "--spec-type draft-eagle3" in made["command"]
+    assert "--spec-draft-n-max" not in made["command"]
+    made, _ = api.make_launch(DRAFTER, TARGET, "vllm", Library())
+    assert [row["flag"] for row in made["flags"] if "unknown" in row] == ["VLLM_USE_V2_MODEL_RUNNER"]
+
+
+def test_no_command_is_printed_for_a_family_that_the_engine_has_no_method_for_or_an_engine_that_is_not_one() -> None:
+    made, report = api.make_launch("FasterDecoding/medusa-vicuna-7b-v1.3", None, "sglang", Library())
+    assert (made, sections(report)["launch"]) == ({}, ["CLI664"])
+    for engine in ("sglnag", "all", "vllm@>=0.32,<0.34"):
+        made, report = api.make_launch(DRAFTER, TARGET, engine, Library())
+        assert (made, report.exit_code) == ({}, 2)
+        assert "CLI651" in sections(report)["launch"]
+
+
+def test_command_line_prints_command_and_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["launch", "--drafter", DRAFTER, "--target", TARGET, "--engine", "vllm", "--hub", "recordings"]
+    code = cli.main(words)
+    out = capsys.readouterr().out
+    assert out.startswith(f"vllm serve {TARGET} ")
+    assert "--speculative-config.num_speculative_tokens 3\n  because   it must be given" in out
+    assert cli.main([*words, "--format", "json"]) == code
+    data = json.loads(capsys.readouterr().out)
+    assert (data["engine"], data["report"]["exit_code"]) == ("vllm", code)
+    assert out.startswith(data["command"])
