@@ -111,3 +111,19 @@ def test_folder_without_values_has_the_bytes_of_the_folder_on_disk(id: str, tmp_
     assert made.files[name] == there[name]
     head = (folder / name).read_bytes()[:4096]
     assert made.read(name, 0, 4096)[: len(head)] == head[: len(made.read(name, 0, 4096))]
+
+
+# what the engine does not read: a mask of the vocabulary, and what it takes from the target whatever the drafter has
+UNREAD = {
+    "vllm": {"t2d"},
+    "sglang": {"t2d", "model.embed_tokens.weight", "embed_tokens.weight", "lm_head.weight"},
+    "llama.cpp": {"t2d"},
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_fixtures_are_sensitive_to_every_tensor_that_the_engine_reads(name: str) -> None:
+    rows = {id: row for id, row in TABLES[name].rows.items() if cases.case(id).kind == "perturbed"}
+    unmoved = {id.split("/")[1] for id, row in rows.items() if row.outcome == "meant"}
+    assert rows
+    assert unmoved <= UNREAD[TABLES[name].engine]
