@@ -407,8 +407,14 @@ def _hooked(profile: Profile, world: World) -> Iterator[Effect]:
         yield _unsure(profile.hookless.stage, "target", seen)
         return
     names = [n for n in seen.value if isinstance(n, str)] if isinstance(seen, Known) else []
-    if not any(fnmatchcase(name, glob) for name in names for glob in globs):
-        yield _of(profile.hookless, "target", name=visible(", ".join(names)) or "no architecture")
+    if any(fnmatchcase(name, glob) for name in names for glob in globs):
+        return
+    shown = visible(", ".join(names)) or "no architecture"
+    if profile.targets and not any(fnmatchcase(name, glob) for name in names for glob in profile.targets):
+        why = Unknown(f"no class of {profile.title} for {shown} was read")
+        yield _unsure(profile.hookless.stage, "target", why)
+        return
+    yield _of(profile.hookless, "target", name=shown)
 
 
 def _unsure(stage: str, subject: str, why: Unknown, worst: str = "refuses") -> Effect:
@@ -804,6 +810,9 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
     if isinstance(row, Unknown):
         yield _unsure("run", "aux layers", row)
     if not isinstance(row, Capture):
+        use = world("use_aux") if "use_aux" in world.exprs else None
+        if row is None and out.class_ and not (isinstance(use, Known) and use.value is False):
+            yield _unsure("run", "aux layers", Unknown(f"which layers {out.class_} captures was not read"))
         return
     ids, key, effects = _asked(row, world)
     yield from effects

@@ -553,6 +553,11 @@ KINDS: Mapping[str, Spec] = {
             "config key that says how a drafter is loaded, never what it computes -> values that engines may agree on",
             NAME,
         ),
+        targets=_list(
+            _s("a glob over architectures"),
+            "the targets that it has a class for; of any other nothing is known",
+            least=1,
+        ),
         hooks=_map(_list(_s("a glob over architectures")), "method -> the targets that it works with"),
         hookless=_table(
             "what happens with any other", **{k: v for k, v in _HAPPENS.items() if k not in ("when", *_SPAN)}

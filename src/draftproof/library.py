@@ -1133,6 +1133,7 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         others=data.get("others", ()),
         unregistered=_row(says, none, out, "unregistered") if none else None,
         hooks=data.get("hooks", {}),
+        targets=data.get("targets", ()),
         hookless=_row(says, bare, out, "hookless") if (bare := data.get("hookless")) else None,
         beside=tuple(p.Beside(**row) for row in data.get("beside", ())),
         portable=data.get("portable", {}),

@@ -193,6 +193,7 @@ class Profile(Record):
     unregistered: EngineRow | None
     hooks: Mapping[str, tuple[str, ...]]  # method -> globs over the architectures of targets that serve it
     hookless: EngineRow | None
+    targets: tuple[str, ...]  # globs over the architectures of targets whose class was read; none: all
     captures: tuple[Capture, ...]
     loaders: Mapping[str, Loader]
     rows: tuple[EngineRow, ...]

@@ -45,7 +45,7 @@ CLASS: dict[str, Any] = {
     "title": "Toy's class",
     "source": "toy.py",
     "basis": "run",
-    "dims": {"width": "drafter.hidden_size", "rows": "drafter.draft_vocab_size"},
+    "dims": {"width": "drafter.hidden_size", "rows": "drafter.draft_vocab_size", "use_aux": "false"},
     "unknown": "dropped",
     "skips": [{"match": "*"}],  # each test says which tensors are not passed over
     "params": {"fc.weight": {"shape": ["width", "3 * width"], "loader": "exact", "harmless": "true"}},
@@ -282,6 +282,8 @@ def test_target_must_serve_the_method(toy: Toy) -> None:
     assert toy(profile | {"hooks": {"eagle3": ["Llama*"]}}).outcome == "as meant"
     assert toy(profile, target=False).outcome == "unknown"
     assert toy(profile | {"hooks": {}}).outcome == "as meant"
+    assert toy(profile | {"targets": ["Mistral*"]}).outcome == "unknown"  # no class of it was read
+    assert toy(profile | {"targets": ["Mistral*", "Llama*"]}).outcome == "refuses"
 
 
 def test_what_all_runners_do_is_said_once(toy: Toy) -> None:
@@ -658,3 +660,11 @@ def test_what_a_profile_shows_beside_is_evaluated_where_its_condition_holds(toy:
     assert beside(toy(profile)) == "theta: declared 500000.0, trained not declared, read 120"
     known = {"rope_theta": Fact(1e6, "card")}
     assert beside(toy(profile, facts=known)) == "theta: declared 500000.0, trained 1000000.0, read 120"
+
+
+def test_layers_that_nobody_read_are_not_known_unless_the_class_uses_none(toy: Toy) -> None:
+    dims = {"width": "drafter.hidden_size", "rows": "drafter.draft_vocab_size"}
+    assert toy().outcome == "as meant"
+    for more in ({}, {"use_aux": "true"}, {"use_aux": "drafter.odd"}):
+        made = toy(dims=dims | more)
+        assert (made.outcome, made.effects[-1].subject) == ("unknown", "aux layers")
