@@ -64,6 +64,11 @@ class Prediction:
     lost: list[int] = field(default_factory=list)  # boundaries that are asked for and not there
     beside: list[str] = field(default_factory=list)  # declared, trained and read, a thing a line
 
+    @property
+    def in_part(self) -> bool:
+        """Tell whether the version that was asked for was read in part: what its rows say is told of it."""
+        return any(v.basis == "part" and v.is_ == self.asked for v in self.profile.versions)
+
     @cached_property
     def refusal(self) -> Effect | None:
         """Return the refusal that comes first."""
@@ -470,11 +475,13 @@ def findings_of(*made: Prediction) -> list[Finding]:
     profile, out = made[0].profile, list[Finding]()
     codes, near = profile.codes, made[0].near
     if not made[0].exact:
-        read = ", ".join(v.is_ for v in profile.versions)
+        read = ", ".join(v.is_ for v in profile.versions if v.basis != "part")
         how = "the nearest" if near else "the nearest, and too far to stand in for it"
-        out.append(unknown(codes["unknown"], f"{profile.title} {made[0].version}, for {visible(made[0].asked)}",
-                           expected=f"a version that was read: {read}",
-                           observed=f"{made[0].asked}; what follows is of {made[0].version}, {how}"))  # fmt: skip
+        asked, of = visible(made[0].asked), f"what follows is of {made[0].version}, {how}"
+        if made[0].in_part:
+            of = f"it was read in part, and what was is told; else {of}"
+        out.append(unknown(codes["unknown"], f"{profile.title} {made[0].version}, for {asked}",
+                           expected=f"a version that was read: {read}", observed=f"{asked}; {of}"))  # fmt: skip
     shown = dict[str, list[Prediction]]()
     for one in made:
         shown.setdefault("; ".join(one.beside), []).append(one)
@@ -502,7 +509,8 @@ def findings_of(*made: Prediction) -> list[Finding]:
         kind = "unknown" if effect.outcome == "unknown" else effect.kind
         also = f"also {', '.join(subjects[1:])}" if len(subjects) > 1 else ""
         after = _after(by[0]) if effect.outcome == "refuses" else ""
-        basis = f"{_BASIS[effect.basis]}: {profile.title} {one.version}, {effect.source}"
+        at = profile.title if effect.source[:1].isdigit() else f"{profile.title} {one.version},"  # it may name its own
+        basis = f"{_BASIS[effect.basis]}: {at} {effect.source}"
         notes = (effect.note, also, basis if effect.source else "", after)
         out.append(
             finding(
@@ -558,7 +566,8 @@ def _called(made: Sequence[Prediction], by: Sequence[Prediction]) -> str:
     """Return the engine with its version, and of those of its runners that a finding is about, where not of all."""
     runners = [one.runner for one in by if one.runner]
     only = f" ({', '.join(runners)})" if runners and len(by) < len(made) else ""
-    return f"{made[0].profile.title} {made[0].version}{only}"
+    version = visible(made[0].asked) if made[0].in_part else made[0].version
+    return f"{made[0].profile.title} {version}{only}"
 
 
 # --- tensors ------------------------------------------------------------------------------------------------------

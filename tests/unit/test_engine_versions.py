@@ -166,6 +166,24 @@ def test_a_version_that_was_read_in_part_stands_beside_the_nearest_whole_one() -
     ]
 
 
+def test_what_is_told_of_a_version_that_was_read_in_part_names_it() -> None:
+    library = Library()
+    profile, _ = library.get("profile", "vllm")
+    sides = _sides(library, {"max_position_embeddings": 2048})
+    made = engines.predict(profile, library, *sides, version="0.28.0", asked="0.24.0")
+    found = engines.findings_of(made)
+    refused = next(f for f in found if f.code == "VLLM601")
+    assert refused.subject == "vLLM 0.24.0: max_position_embeddings"
+    assert "read: vLLM 0.24.0: vllm/config/speculative.py" in refused.note
+    unsure = next(f for f in found if "for 0.24.0" in f.subject)
+    assert unsure.observed == (
+        "0.24.0; it was read in part, and what was is told; else what follows is of 0.28.0, the nearest"
+    )
+    assert "0.24.0" not in unsure.expected
+    other = engines.findings_of(engines.predict(profile, library, *sides, version="0.28.0", asked="0.23.0"))
+    assert next(f for f in other if "for 0.23.0" in f.subject).observed.startswith("0.23.0; what follows is of 0.28.0")
+
+
 def test_what_needs_the_dims_of_a_pair_alone_speaks_of_versions_too(ask: Any) -> None:
     library = Library()
     profile, _ = library.get("profile", "vllm")
