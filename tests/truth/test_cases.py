@@ -15,6 +15,10 @@ from draftproof.testing import cases, fixtures
 SOME = sorted({case.family for case in cases.cases() if case.kind == "healthy"})
 TRIED = [case.id for case in cases.cases()][::40]  # of every family and kind of fault
 ENGINES = ("vllm", "sglang", "llama.cpp")
+ALIKE = {  # they differ in values alone, and an engine that takes both answers both alike
+    *("eagle3/embed/own", "eagle3/embed/target's"),
+    *("eagle3/bias/qkv-flag", "eagle3/bias/o-flag"),
+}
 ENOUGH = {"vllm": 400, "sglang": 400, "llama.cpp": 300}  # different faults that an engine is tried with
 
 
@@ -105,6 +109,25 @@ def test_an_engine_is_tried_with_enough_different_faults(
     wrong = {case.subject for case in cases.cases(engine) if case.kind == "broken" and not case.hidden}
     record_property("different", len(wrong))
     assert len(wrong) >= ENOUGH[engine]
+
+
+def test_cases_that_an_engine_answers_otherwise_differ_in_what_metadata_or_facts_tell() -> None:
+    for engine in ENGINES:
+        seen: dict[str, str] = {}
+        for case in cases.cases(engine):
+            if case.kind == "broken" and not case.hidden:
+                target, drafter = cases.models(case)
+                sides = [
+                    [
+                        made.config,
+                        made.table,
+                        made.weights,
+                        [[n, str(f()) if n.endswith("json") else ""] for n, f in sorted(made.files.items())],
+                    ]
+                    for made in (target, drafter)
+                ]
+                told = json.dumps([sides, case.launch[engine], case.env, dict(case.facts), case.folder], sort_keys=True)
+                assert case.id == seen.setdefault(told, case.id) or {case.id, seen[told]} <= ALIKE, seen[told]
 
 
 def test_what_is_known_to_go_wrong_is_shown_by_cases() -> None:
