@@ -866,8 +866,8 @@ def typed(flag: Flag, text: str) -> Any:
                 value = json.loads(_UNIT.sub(lambda m: m[1] or str(_size(m[2])), text))
                 if not isinstance(value, dict):
                     raise _Bad("a JSON object")
-            case "loose":  # JSON where it is any
-                value = _json(text)
+            case "loose" if re.fullmatch(r"\s*\{.*\}\s*", text, re.DOTALL):  # a JSON object, or any text
+                value = json.loads(text)
             case "words":  # of the choices, with commas between them
                 odd = [word for word in text.split(",") if word not in flag.choices]
                 if odd:
