@@ -189,9 +189,9 @@ for case in corpus.CASES:
 ```
 
 configs, headers and tokenizers are whole; weights are holes in the file, and read as zeros. A drafter that stands in
-its target's checkpoint has no target/ of its own. Where a report is about what an engine does, `case.said("engine",
-side)` is the engine at the version that is asked, and `case.said("launch", side)` the line by which it is launched: the
-version that the report names, else the last before its fix, else one that was read.
+its target's checkpoint has no target/ of its own. Where a report is about what an engine does, `pair.toml` names the
+engine, and the line by which it is launched, at the version that the report names, else the last before its fix, else
+one that was read.
 
 To add a report, add its line to `[report]` in `src/draftproof/testing/corpus.toml`, and a case, or what it needs; then
 run `python docs/generate.py`.

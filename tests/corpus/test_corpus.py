@@ -59,6 +59,17 @@ def test_reports_that_need_an_engine_or_a_launch_ask_one_and_find_what_it_does()
             assert case.unsure == ()
 
 
+def test_a_pair_names_the_engine_and_the_launch_of_its_case(tmp_path: Path) -> None:
+    case = CASES["D04"]
+    folder = corpus.build(case, tmp_path)
+    for side, engine in (("broken", "sglang@0.5.11"), ("right", "sglang")):
+        pair = tomllib.loads((folder / side / "pair.toml").read_text(encoding="utf-8"))
+        assert pair["engines"] == [engine]
+        assert pair["launch"] == {"sglang": case.said("launch", side)}
+    plain = corpus.build(CASES["B05"], tmp_path) / "broken" / "pair.toml"
+    assert {"engines", "launch"}.isdisjoint(tomllib.loads(plain.read_text(encoding="utf-8")))
+
+
 def test_every_case_but_the_guard_expects_something_that_shows_something() -> None:
     assert [id for id, case in CASES.items() if not case.expect] == ["K17"]
     for case in corpus.CASES:

@@ -215,9 +215,12 @@ def _pair(case: Case, side: str) -> str:
         f'drafter = {{ model = "./drafter", repo = "{DRAFTER}" }}',
         f'target = {{ model = "./{"drafter" if alone else "target"}", repo = "{DRAFTER if alone else TARGET}" }}',
     ]  # fmt: skip
+    engine, launch = case.said("engine", side), case.said("launch", side)
+    lines += [f"engines = [{json.dumps(engine)}]"] if engine else []
     lines += [f'family = "{case.family}"'] if (case.family and side == "broken") or alone else []
     lines += ["", "[facts]"]
     lines += [f'{k} = {{ value = {json.dumps(v)}, source = "the report" }}' for k, v in facts.items()]
+    lines += ["", "[launch]", f"{json.dumps(engine.partition('@')[0])} = {json.dumps(launch)}"] if launch else []
     return "\n".join([*lines, ""])
 
 
@@ -286,23 +289,11 @@ def _tokenizer(
 
 
 def check(case: Case, folder: Path, side: str, library: Library | None = None) -> Report:
-    """Check one side of a case that was built in a folder; with the engine and the launch that the case speaks of."""
-    from draftproof import api, engines, launch  # noqa: PLC0415
+    """Check one side of a case that was built in a folder, with the engine and the launch that its pair names."""
+    from draftproof import api  # noqa: PLC0415
     from draftproof.library import Library  # noqa: PLC0415
 
-    if not case.said("engine", side):
-        return api.check_pair_id(str(folder / side / "pair.toml"), library or Library())
-    library = library or Library()
-    pair, path, _ = api.find_pair(str(folder / side / "pair.toml"), library)
-    assert pair is not None
-    seen = api.examine_pair(pair, library, path.parent)
-    if seen.drafter is not None and seen.drafter.contract is not None:
-        spec, line = case.said("engine", side), case.said("launch", side)
-        typed = launch.parse(line, library) if line else None
-        flags = {spec.partition("@")[0]: typed.flags} if typed else None
-        seen.loads[spec] = [*(typed.findings if typed else ()),
-                       *engines.judge([spec], library, seen.drafter, seen.target, seen.couple, flags)]  # fmt: skip
-    return api.report(seen, pair.id, "", pair)
+    return api.check_pair_id(str(folder / side / "pair.toml"), library or Library())
 
 
 def judge(case: Case, folder: Path, library: Library | None = None) -> Result:
