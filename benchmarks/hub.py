@@ -103,11 +103,10 @@ def peak(key: str) -> float:
 
 def measure(kind: str, spec: str, warm: bool) -> None:
     """Do one read; prints ms, the growth of memory, and how many tensors were read."""
-    from huggingface_hub.utils import close_session, get_session, get_token  # noqa: F401
+    from huggingface_hub.utils import get_session, get_token  # noqa: F401
 
     who, _, how = kind.partition(" ")
-    get_session()  # what the client imports when it is first made; each read makes its own
-    close_session()
+    get_session()  # made once in a process, of TLS certificates that no loopback needs: no part of a read
     run = theirs(how, spec) if who == "hub" else ours(spec, "drafter" if how == "drafter" else "target",
                                                        WANTED if how == "seven" else None)  # fmt: skip
     if warm:

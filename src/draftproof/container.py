@@ -268,7 +268,7 @@ class Alike:
             return _canonical(data)
         here = match[0]
         for known in self._known:
-            if len(data) == known.size + known.times * len(here) and here.join(known.text) == data:
+            if len(data) == known.size + (len(known.text) - 1) * len(here) and here.join(known.text) == data:
                 names = here.decode().join(known.names).split("\n")
                 return Rows(names, known.tensors), known.metadata, known.end
         quick = _canonical(data)
@@ -277,15 +277,14 @@ class Alike:
             rows, metadata, end = quick
             text, lines = data.split(here), "\n".join(rows).split(here.decode())
             size = sum(map(len, text))
-            self._known.append(_Known(size, len(text) - 1, text, lines, tuple(rows.values()), metadata, end))
+            self._known.append(_Known(size, text, lines, tuple(rows.values()), metadata, end))
         return quick
 
 
 class _Known(NamedTuple):
-    """Hold one header, cut where its number stands: bytes without it, how often it stands, the parts, what it says."""
+    """Hold one header, cut where its number stands: how many bytes it has without it, the parts, what it says."""
 
     size: int
-    times: int
     text: list[bytes]
     names: list[str]  # the names of its tensors, one a line
     tensors: tuple[Tensor, ...]

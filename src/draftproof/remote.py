@@ -701,11 +701,6 @@ class Reader:
         if heads.began:
             self._sure = Pending(lambda: self._is_main(until))
         heads.look()
-        for name in self._given:
-            file = self.files.setdefault(name, _File())
-            with file.lock:
-                if file.pending is None or file.pending.done:
-                    self._take(name, file)
 
     def header(self, name: str) -> Header | None:
         """Return the header of a shard that one answer gave with those of all others."""
@@ -727,28 +722,33 @@ class Reader:
         """Fill a file's head from the one answer; tells whether it was there."""
         if name not in self._given:
             return False
-        file.head, file.size, file.settled = self._given[name][0], self.sizes[name], True
+        text = self._given[name][0]
+        file.head, file.size, file.settled = len(text).to_bytes(8, "little") + text, self.sizes[name], True
         return True
 
     def sure(self) -> bool:
         """Tell whether what was read is of this commit for certain; else what the one answer gave is forgotten."""
         sure, self._sure = self._sure, None
         try:
-            good = sure is None or sure.result(time.monotonic() + self.hub.limits.total)
+            good = sure is not None and sure.result(time.monotonic() + self.hub.limits.total)
         except NetError:
             good = False
-        given, self._given = self._given, {}
-        for name in () if good else given:
-            self.files.pop(name, None)
-        if good and given:
+        if sure is None:
+            return True
+        if good and self._given:
+            given = dict(self._given)
             self.hub.behind(lambda: self._keep_all(given))
-        else:
-            self._kept.set()
+            return True
+        self._kept.set()
+        for name in () if good else self._given:
+            self.files.pop(name, None)
+        self._given.clear()
         return bool(good)
 
     def _keep_all(self, given: Mapping[str, tuple[bytes, Header]]) -> None:
-        for name, (head, _) in given.items():
-            self.hub.cache.put(head, *self._head_key(name), before=b"%d\n" % self.sizes[name])
+        for name, (text, _) in given.items():
+            before = b"%d\n" % self.sizes[name] + len(text).to_bytes(8, "little")
+            self.hub.cache.put(text, *self._head_key(name), before=before)
         self._kept.set()
 
     def as_read(self, names: Iterable[str]) -> Iterator[str]:
@@ -848,7 +848,7 @@ class Reader:
         file = self.files.setdefault(name, _File())
         with file.lock:
             pending = file.pending
-            if pending is None and not file.head:
+            if pending is None and not file.head and not self._take(name, file):
                 pending = file.pending = Pending(lambda: self._first(name, file, until, FIRST))
         if pending is not None:
             try:
@@ -974,7 +974,7 @@ class _Heads:
         then: Callable[[], None],
     ) -> None:
         self.sizes, self.alike, self.then = sizes, alike, then
-        self.taken = taken  # name -> the head of the file as bytes, and what it says
+        self.taken = taken  # name -> the text of the header, padded, and what it says
         self.began = False
         self._parts: SimpleQueue[bytes] = SimpleQueue()
         self._lock = threading.Lock()
@@ -1017,15 +1017,19 @@ class _Heads:
             name = body[:start].strip(b',":').decode("utf-8", "replace")
             if start and self.sizes.get(name, -1) >= 0 and name not in self.taken:
                 with memoryview(body) as view:
-                    length = stop - start + (start - stop) % 8
-                    head = b"".join((length.to_bytes(8, "little"), view[start:stop], b" " * ((start - stop) % 8)))
-                self._head(name, head)
+                    text = b"".join((view[start:stop], b" " * ((start - stop) % 8)))
+                self._head(name, text)
             del body[:stop]
 
-    def _head(self, name: str, head: bytes) -> None:
-        header, found = read_header(lambda start, stop: head[start:stop], self.sizes[name], name, alike=self.alike)
+    def _head(self, name: str, text: bytes) -> None:
+        first = len(text).to_bytes(8, "little")
+
+        def read(start: int, stop: int) -> bytes:
+            return text if (start, stop) == (8, 8 + len(text)) else (first + text[: max(0, stop - 8)])[start:stop]
+
+        header, found = read_header(read, self.sizes[name], name, alike=self.alike)
         if header is not None and not found:
-            self.taken[name] = head, header
+            self.taken[name] = text, header
 
 
 _HEADERS = b'"headers":{'

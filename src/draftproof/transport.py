@@ -24,7 +24,7 @@ from draftproof.hub import other_digest
 HOPS = 5  # redirects
 TRIES = 4
 RETRIED = frozenset({408, 429, 500, 502, 503, 504})
-SLICE = 1 << 18  # bytes decoded at a time
+SLICE = 1 << 16  # bytes decoded at a time
 LONG = 8 << 20  # bytes of a read that is worth a bar
 SAID = 4096  # bytes of what is said beside an error or a redirect that are read
 SKIPPED = 1 << 20  # bytes that may be passed over where a server ignores the range
