@@ -14,6 +14,7 @@ import re
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush
 from json.decoder import JSONDecodeError
 from typing import Any, NamedTuple
@@ -75,8 +76,9 @@ class Tensor(NamedTuple):
 class Rows(Mapping[str, Tensor]):
     """Hold names and tensors side by side; the map of them is made when one is looked for."""
 
-    def __init__(self, names: Sequence[str], tensors: Sequence[Tensor]) -> None:
+    def __init__(self, names: Sequence[str], tensors: Sequence[Tensor], text: Callable[[], bytes] = bytes) -> None:
         self._names, self._tensors = names, tensors
+        self.text = text  # gives the header that says this
         self._map: dict[str, Tensor] | None = None
 
     def _made(self) -> dict[str, Tensor]:
@@ -270,7 +272,7 @@ class Alike:
         for known in self._known:
             if len(data) == known.size + (len(known.text) - 1) * len(here) and here.join(known.text) == data:
                 names = here.decode().join(known.names).split("\n")
-                return Rows(names, known.tensors), known.metadata, known.end
+                return Rows(names, known.tensors, partial(here.join, known.text)), known.metadata, known.end
         quick = _canonical(data)
         about = data[: data.find(b"}")] if data.startswith(b'{"__metadata__"') else b""
         if quick is not None and here not in about:
@@ -572,28 +574,23 @@ def proved_index(
     if faults or not isinstance(metadata, dict) or not before.isascii():
         return None
     tail = f"\n{' ' * (blank.count(' ') // 2)}}}\n}}" if blank else "}}"
-    runs = [(shard, "\n".join(names), len(names)) for shard, names in _sorted_runs(shards)]
-    bare = sum(len(lines) + 1 + n * (len(shard) + 3 + len(colon + comma)) for shard, lines, n in runs)
-    left = size - len(before) - bare + len(comma) - len(tail)
-    if left not in (0, 1) or not all(
-        lines.isascii() and '"' not in lines and "\\" not in lines for _, lines, _ in runs
-    ):
-        return None
     hashed = hashlib.sha256() if len(digest) == 64 else hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     hashed.update(before.encode())
-    for at, (shard, lines, n) in enumerate(runs, 1):
-        rest = f'"{colon}"{shard}"'
-        if lines.count("\n") != n - 1:
-            return None
-        pairs = lines.replace("\n", f'{rest}{comma}"')
-        hashed.update(f'"{pairs}{rest}{comma if at < len(runs) else tail}'.encode())
-    hashed.update(b"\n" * left)
-    if hashed.hexdigest() != digest:
-        return None
+    left, last, lines = size - len(before) - len(tail), "", comma.count("\n")
     counts: Counter[str] = Counter()
-    for shard, _, n in runs:
-        counts[shard] += n
-    return Index(name, homes, counts, metadata.get("total_size"))
+    for shard, names in _sorted_runs(shards):
+        rest = f'"{colon}"{shard}"'
+        pairs = last + '"' + f'{rest}{comma}"'.join(names) + rest
+        plain = pairs.isascii() and "\\" not in pairs and pairs.count('"') == 4 * len(names)
+        if not plain or pairs.count("\n") != lines * (len(names) - (not last)):
+            return None
+        counts[shard] += len(names)
+        left, last = left - len(pairs), comma
+        hashed.update(pairs.encode())
+    if left not in (0, 1):
+        return None
+    hashed.update(tail.encode() + b"\n" * left)
+    return Index(name, homes, counts, metadata.get("total_size")) if hashed.hexdigest() == digest else None
 
 
 def _sorted_runs(shards: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, list[str]]]:

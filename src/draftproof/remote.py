@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from draftproof.cache import Cache, default_folder
-from draftproof.container import Alike, Header, read_header
+from draftproof.container import Alike, Header, Rows, read_header
 from draftproof.findings import Finding, finding, unknown, visible
 from draftproof.hub import COMMIT, SHARD, Source, Taken, other_digest
 from draftproof.strict import CONFIG_DEPTH, CONFIG_LIMIT, strict_json, survey
@@ -722,7 +722,7 @@ class Reader:
         """Fill a file's head from the one answer; tells whether it was there."""
         if name not in self._given:
             return False
-        text = self._given[name][0]
+        text = _text(*self._given[name])
         file.head, file.size, file.settled = len(text).to_bytes(8, "little") + text, self.sizes[name], True
         return True
 
@@ -746,7 +746,8 @@ class Reader:
         return bool(good)
 
     def _keep_all(self, given: Mapping[str, tuple[bytes, Header]]) -> None:
-        for name, (text, _) in given.items():
+        for name, row in given.items():
+            text = _text(*row)
             before = b"%d\n" % self.sizes[name] + len(text).to_bytes(8, "little")
             self.hub.cache.put(text, *self._head_key(name), before=before)
         self._kept.set()
@@ -955,6 +956,11 @@ def _layers(config: bytes) -> int:
     return counts.pop() if len(counts) == 1 else 0
 
 
+def _text(text: bytes, header: Header) -> bytes:
+    """Return the text of a header that one answer gave, padded."""
+    return text or (header.tensors.text() if isinstance(header.tensors, Rows) else b"")
+
+
 def _expected(index: int, shards: int) -> int:
     """Return how many bytes the head of a shard may have: two fifths more than what the index says of it.
 
@@ -974,7 +980,7 @@ class _Heads:
         then: Callable[[], None],
     ) -> None:
         self.sizes, self.alike, self.then = sizes, alike, then
-        self.taken = taken  # name -> the text of the header, padded, and what it says
+        self.taken = taken  # name -> the text of the header, padded, if it was kept, and what it says
         self.began = False
         self._parts: SimpleQueue[bytes] = SimpleQueue()
         self._lock = threading.Lock()
@@ -988,7 +994,8 @@ class _Heads:
 
     def _part(self, part: bytes) -> None:
         self._parts.put(part)
-        self.then()
+        if _END in part:  # else there is nothing to look at yet
+            self.then()
 
     def look(self, some: bool = False) -> None:
         """Look at what has come so far, in any thread; with some, only until more is known."""
@@ -1029,7 +1036,8 @@ class _Heads:
 
         header, found = read_header(read, self.sizes[name], name, alike=self.alike)
         if header is not None and not found:
-            self.taken[name] = text, header
+            kept = b"" if isinstance(header.tensors, Rows) else text  # of one like another it can be made again
+            self.taken[name] = kept, header
 
 
 _HEADERS = b'"headers":{'

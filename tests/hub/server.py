@@ -488,6 +488,13 @@ class Server:
         headers = {"Content-Type": "application/json"} | ({"Content-Encoding": "gzip"} if packed else {})
         return Reply(200, headers, self._gathered[index, packed])
 
+    def gather(self, name: str) -> None:
+        """Make the answer with all headers of a repo's main branch now, so that no read waits for it."""
+        folder = self.repos[name].commits[self.repos[name].commit("main")]
+        for encoding in ("identity", "gzip"):
+            asked = Request("hub", "GET", "", "", {"accept-encoding": encoding}, b"", 0)
+            self._headers(asked, folder / "model.safetensors.index.json")
+
     def _resolve(self, request: Request, name: str, revision: str, file: str, *, cached: bool = False) -> Reply:
         """Give a file: one of weights by a redirect to the CDN, any other by one to a cache of the same origin."""
         if refused := self._refused(request, name, files=True):
