@@ -4,11 +4,11 @@
     python benchmarks/hub.py --rounds 1 --no-shape
 
 The target has 208,547 tensors in 64 shards. Each read is a fresh process with empty caches, unless it says warm, and is
-timed without its imports and without the making of the client, which a process does once; the server is this process. Networks: the loopback, 40 ms more for each request, and a
-model of a distant one (40 ms for a request, 80 ms for a connection, TCP's slow start, 100 Mb/s). Requests and bytes
-are counted at the server. The table gives medians. A ratio to a floor is that of the fastest round, since other work on
-the machine only adds to what a read must take; a ratio of two reads is that of their medians. Exits with 1 if a target
-is missed.
+timed without its imports and without the making of the client, which a process does once; the server is this process.
+Networks: the loopback, 40 ms more for each request, and a model of a distant one (40 ms for a request, 80 ms for a
+connection, TCP's slow start, 100 Mb/s). Requests and bytes are counted at the server. The table gives medians. A ratio
+to a floor is that of the fastest round, since other work on the machine only adds to what a read must take; a ratio of
+two reads is that of their medians. Exits with 1 if a target is missed.
 """
 
 from __future__ import annotations
