@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -114,6 +115,9 @@ def measure(kind: str, spec: str, warm: bool) -> None:
                                                        WANTED if how == "seven" else None)  # fmt: skip
     if warm:
         run()
+        for thread in threading.enumerate():  # what is read ahead, and was not waited for
+            if thread.name.startswith("draftproof"):
+                thread.join(5.0)
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         sys.stdin.readline()

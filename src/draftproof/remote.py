@@ -232,13 +232,15 @@ class Hub:
 
     def _fresh(self, repo: str, at: str, role: str, until: float) -> Source:
         """Read a repo that is not kept: config beside the first bytes of a single file, or beside the file list."""
-        second: Pending
-        config = Pending(lambda: self._whole_or_none(repo, at, "config.json", CONFIG_LIMIT, until))
         single = _File()
-        if role == "target":
-            second = Pending(lambda: self._listing(repo, at, until))
-        else:
-            second = Pending(lambda: self._start(repo, at, "model.safetensors", single, until))
+
+        def beside() -> Any:
+            if role == "target":
+                return self._listing(repo, at, until)
+            return self._start(repo, at, "model.safetensors", single, until)
+
+        second = Pending(beside)  # what is longer comes first: its connection is the one that is asked again
+        config = Pending(lambda: self._whole_or_none(repo, at, "config.json", CONFIG_LIMIT, until))
         answer: Answer | None = config.result(until)
         other = second.result(until)
         for given in (answer, None if role == "target" else other):
