@@ -118,6 +118,8 @@ FLAGS = {  # of vLLM, as typed -> what rules see
         "compilation_config": {"mode": 3, "compile_sizes": [4000]}
     },
     "--middleware a --middleware b": {"middleware": ["a", "b"]},
+    """--hf-overrides '{"a": 1}' --additional-config [1]""": {"hf_overrides": {"a": 1}, "additional_config": "[1]"},
+    "--quantization None --chat-template ''": {"quantization": None, "chat_template": None},
 }
 
 
@@ -157,6 +159,7 @@ BAD = {  # as typed -> codes, and words of what is observed or expected
     'vllm serve A -sc \'{"method": "eagle3"}\' -sc.model M': (["CLI660"], "the last counts"),
     "vllm serve A --model B": (["CLI657"], "A at character 12"),
     "sglang serve A --model B": (["CLI660"], "A, then B"),
+    "vllm serve A --hf-overrides '{a: 1}'": (["CLI659"], "character 31"),
     "vllm serve A -sc.modle B": (["CLI657"], "did you mean 'model'?"),
     "vllm serve A -cc.mod 3": (["CLI657"], "did you mean 'mode'?"),
     "vllm serve A --compilation-config 3": (["CLI658"], "a JSON object"),

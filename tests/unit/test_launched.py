@@ -72,6 +72,17 @@ def test_flag_that_is_not_known_is_refused_at_the_version_that_was_read_and_unkn
     assert "VLLM609" not in sections(there)["loads vllm@0.32"]
 
 
+def test_flags_that_exclude_each_other_are_refused_and_a_key_that_is_not_there_too() -> None:
+    for more, seen in {"--spec-method eagle": "mutually exclusive", "--spec-tokens 3": "mutually exclusive"}.items():
+        report = api.check_launch(f"{VLLM} {more}", Library())
+        assert [seen in f.observed for f in report.findings if f.code == "VLLM609"] == [True]
+    report = api.check_launch(VLLM.replace('"method"', '"metod"'), Library())
+    assert next(f.observed for f in report.findings if f.code == "VLLM609").endswith("keyword argument metod")
+    assert [f.code for f in report.findings if f.code == "CLI657"] == ["CLI657"]
+    report = api.check_launch("llama-server -m a -md b", Library(), DRAFTER, TARGET)
+    assert any("never drafts" in f.observed for f in report.findings)
+
+
 def test_line_without_a_drafter_says_what_the_engine_then_does() -> None:
     plain = api.check_launch(f"vllm serve {TARGET}", Library())
     assert sections(plain)["launch"] == ["CLI663"]
