@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from draftproof.cli import main
 from draftproof.testing import cases, truth
 
 TABLES = {table.name: table for table in truth.tables()}
@@ -127,3 +132,117 @@ def test_fixtures_are_sensitive_to_every_tensor_that_the_engine_reads(name: str)
     unmoved = {id.split("/")[1] for id, row in rows.items() if row.outcome == "meant"}
     assert rows
     assert unmoved <= UNREAD[TABLES[name].engine]
+
+
+# --- run again ----------------------------------------------------------------------------------------------------
+
+BUILD = """#!{python}
+# Stands for the interpreter of an engine's build: answers each case as ANSWERS says, and reads no model.
+import json, sys
+from pathlib import Path
+script, cases = Path(sys.argv[1]), Path(sys.argv[2])
+out = Path(sys.argv[sys.argv.index("--out") + 1])
+answers = json.loads(Path(__file__).with_name("answers.json").read_text())
+lines = []
+for path in sorted(cases.glob("*/case.json")):
+    case = json.loads(path.read_text())
+    ran = {{"outcome": "ran", "logits": [[1.0, 2.0]], "tokens": [1], "stage": "run", "error": "", "message": ""}}
+    lines.append({{"id": case["id"], "engine": answers["engine"], "version": "9.9", "runner": ""}} | ran
+                 | answers.get(case["id"], {{}}))
+out.write_text("".join(json.dumps(line) + "\\n" for line in lines))
+"""
+KNOWN = BROKEN.id
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Any:
+    """Return a function that makes an interpreter whose engine answers cases so."""
+
+    def make(engine: str, **answers: Any) -> str:
+        program = tmp_path / "python"
+        program.write_text(BUILD.format(python=sys.executable))
+        program.chmod(0o755)
+        (tmp_path / "answers.json").write_text(json.dumps({"engine": engine, **answers}))
+        return str(program)
+
+    return make
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that records a table in the place of those that are."""
+
+    def write(**of_broken: Any) -> None:
+        made = truth.table(lines(**of_broken), "2026-11-30")
+        (tmp_path / "tables").mkdir()
+        (tmp_path / "tables" / f"{made.name}.json").write_text(truth.written(made))
+        monkeypatch.setattr(truth, "FOLDERS", (tmp_path / "tables",))
+
+    return write
+
+
+def asked(build: Any, *more: str, **answers: Any) -> list[str]:
+    python = build("sglang", **answers)
+    return ["truth", "--python", python, "--engine", "sglang", "--only", f"^{re.escape(KNOWN)}$", *more]
+
+
+def test_build_that_answers_as_recorded_changes_nothing(build: Any, recorded: Any, capsys: Any) -> None:
+    recorded(tokens=[2])
+    assert main(asked(build, **{KNOWN: {"tokens": [2]}})) == 0
+    assert "0 of 2 cases end in another way" in capsys.readouterr().out
+
+
+def test_silent_fault_that_a_build_now_refuses_is_told(build: Any, recorded: Any, capsys: Any) -> None:
+    recorded(tokens=[2])
+    now = {"outcome": "refused", "stage": "load", "error": "ValueError", "message": "no norm"}
+    assert main(asked(build, **{KNOWN: now})) == 1
+    told = capsys.readouterr().out
+    assert f"{KNOWN}: degraded, without a word (tokens) → refuses at load (ValueError: no norm)" in told
+
+
+def test_what_ran_as_meant_and_no_longer_does_is_told_in_json(build: Any, recorded: Any, capsys: Any) -> None:
+    recorded()
+    assert main(asked(build, "--format", "json", **{KNOWN: {"logits": [[1.0, 3.0]]}})) == 1
+    (one,) = json.loads(capsys.readouterr().out)["tables"][0]["changes"]
+    assert (one["before"]["outcome"], one["now"]["outcome"], one["now"]["by"]) == ("meant", "degraded", "logits 1")
+
+
+def test_new_tables_are_written_where_asked(build: Any, recorded: Any, tmp_path: Path) -> None:
+    recorded()
+    assert main(asked(build, "--record", str(tmp_path / "new"))) == 0
+    assert truth.read(tmp_path / "new" / "sglang-9.9.json").rows.keys() == {HEALTHY, KNOWN}
+
+
+def test_interpreter_that_is_not_there_is_no_verdict(recorded: Any, capsys: Any) -> None:
+    recorded()
+    words = ["truth", "--python", "./no/python", "--engine", "sglang", "--only", f"^{re.escape(KNOWN)}$"]
+    assert main(words) == 4
+    assert "not run: ./no/python: No such file" in capsys.readouterr().out
+
+
+def test_build_without_the_engine_is_no_verdict_and_says_what_it_said(recorded: Any, capsys: Any) -> None:
+    recorded()
+    words = ["truth", "--python", sys.executable, "--engine", "sglang", "--only", f"^{re.escape(KNOWN)}$"]
+    assert main(words) == 4
+    assert "ended with exit code" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--only", "x"], "go with --python"),
+        (["--python", "p"], "goes with --engine"),
+        (["--python", "p", "--engine", "sglang", "--only", "("], "--only '('"),
+    ],
+)
+def test_words_that_do_not_go_together_are_wrong_usage(words: list[str], said: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["truth", *words])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_engine_without_a_table_is_no_verdict(recorded: Any, capsys: Any) -> None:
+    recorded()
+    assert main(["truth", "--engine", "nobody"]) == 4
+    assert "there are: sglang" in capsys.readouterr().out
