@@ -220,11 +220,15 @@ def test_interpreter_that_is_not_there_is_no_verdict(recorded: Any, capsys: Any)
     assert "not run: ./no/python: No such file" in capsys.readouterr().out
 
 
-def test_build_without_the_engine_is_no_verdict_and_says_what_it_said(recorded: Any, capsys: Any) -> None:
+def test_build_without_the_engine_is_no_verdict_and_says_what_it_said(
+    recorded: Any, tmp_path: Path, capsys: Any
+) -> None:
     recorded()
-    words = ["truth", "--python", sys.executable, "--engine", "sglang", "--only", f"^{re.escape(KNOWN)}$"]
-    assert main(words) == 4
-    assert "ended with exit code" in capsys.readouterr().out
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho No module named sglang >&2\nexit 3\n")
+    program.chmod(0o755)
+    assert main(["truth", "--python", str(program), "--engine", "sglang", "--only", f"^{re.escape(KNOWN)}$"]) == 4
+    assert "ended with exit code 3: No module named sglang" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
