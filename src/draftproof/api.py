@@ -636,7 +636,10 @@ def make_launch(
         "launch") else None  # fmt: skip
     if len(named) > 1:
         found.append(finding("CLI651", "engine", expected="one engine at one version", observed=visible(engine)))
-    if launches is None or case.drafter is None or case.drafter.contract is None:
+    if target is None:
+        expected = "--target MODEL, or a drafter that declares its own"
+        found.append(finding("CLI664", "launch", "no target is known", expected=expected, observed="none"))
+    if launches is None or target is None or case.drafter is None or case.drafter.contract is None:
         case.launch += found
         return {}, report(case, subject, rerun)
     profile, given = library.get("profile", named[0].engine)[0], {"drafter": str(drafter), "target": str(target)}

@@ -697,7 +697,7 @@ KINDS: Mapping[str, Spec] = {
                 dashes=Spec("bool", "keys of its table may be written with dashes, too"),
                 null=Spec("bool", "an empty text, and None, stand for nothing"),
                 keys=_list(_s(), "the keys that its table may have"),
-                gone=_s("the engine knows it and refuses it: what to use instead"),
+                gone=_s("the engine had it once, and refuses it: what to use instead"),
                 env=_s("the variable that sets it where it is not given"),
             ),
             "name -> how it is written and what it takes",

@@ -666,7 +666,9 @@ class _Reader:
         if equals or attached:
             cut = attached or len(word.text) - len(word.text.partition("=")[2])
             value = Word(word.text[cut:], word.at[cut:], word.holes, word.bare)
-            if key:
+            if flag.gone:
+                self.gone(word, flag, [value])
+            elif key:
                 self.keyed(flag, shown, key, value)
             elif flag.takes == "none":
                 self.bad(shown, value, _Bad("no value behind it"))
@@ -686,7 +688,7 @@ class _Reader:
         if last - n < least and not self.launches.equals and last < len(words):
             last = n + least if n + least <= len(words) else last  # it takes whatever stands there
         if flag.gone:
-            self.gone(word, flag)
+            self.gone(word, flag, words[n:last])
             return last
         if last - n < least:
             wanted = "a value" if least == 1 else f"{least} values"
@@ -698,8 +700,10 @@ class _Reader:
             self.take(flag, shown, list(words[n:last]))
         return last
 
-    def gone(self, word: Word, flag: Flag) -> None:
-        """Note a flag that the engine knows and refuses."""
+    def gone(self, word: Word, flag: Flag, values: Sequence[Word]) -> None:
+        """Note a flag that the engine had once, and what it would have held: it may name the drafter."""
+        if values:
+            self.flags[flag.dest] = _value_or_hole(values[0], values[0].text)
         where = f" at {_place(self.line, word.at[0])}" if self.line else ""
         self.say(
             "CLI657", word.text, expected=flag.gone, observed=f"{visible(word.text, 80)}{where}, which was removed"

@@ -219,7 +219,7 @@ class Flag(Record):
     dashes: bool = False  # keys of its table may be written with dashes
     null: bool = False  # an empty text, and None, stand for nothing
     keys: tuple[str, ...] = ()  # of its table
-    gone: str = ""  # the engine knows it and refuses it: what to use instead
+    gone: str = ""  # the engine had it once, and refuses it: what to use instead
     env: str = ""  # the variable that sets it where it is not given
 
     @property
@@ -297,7 +297,7 @@ class Launches:
             return [self.names[name]]
         if exact or not self.abbreviations or not name.startswith("--") or len(name) < 3:
             return []
-        return list({f.dest: f for n, f in self.names.items() if n.startswith(name)}.values())
+        return list({f.dest: f for n, f in self.names.items() if n.startswith(name) and not f.gone}.values())
 
     def is_off(self, flag: Flag, name: str) -> bool:
         """Tell whether a name of a flag is one that turns it off."""

@@ -108,6 +108,7 @@ FLAGS = {  # of vLLM, as typed -> what rules see
     "-O3": {"optimization_level": "3"},
     f"-sc '{SPEC}'": {"speculative_config": json.loads(SPEC)},
     "-sc '{\"num-speculative-tokens\": 3}'": {"speculative_config": {"num_speculative_tokens": 3}},
+    "--speculative '{}'": {"speculative_config": {}},
     "-sc.method eagle3 -sc.num-speculative-tokens=3": {
         "speculative_config": {"method": "eagle3", "num_speculative_tokens": 3}
     },
@@ -169,6 +170,7 @@ BAD = {  # as typed -> codes, and words of what is observed or expected
     "vllm serve `cat m` --port $(p)": (["CLI662", "CLI662"], "`cat m` at character 12"),
     "vllm serve A; sglang serve B": (["CLI662"], "another at character 15"),
     "llama-server -m a --draft-max 3": (["CLI657"], "use --spec-draft-n-max"),
+    "vllm serve A --speculative-model=B --num-speculative-tokens 5": (["CLI657", "CLI657"], "or --spec-model"),
     "llama-server -m a --spec-type draft-eagle": (["CLI658"], "did you mean 'draft-eagle3'?"),
     "llama-server -c": (["CLI658"], "a value behind it"),
     "vllm serve 'A": (["CLI655"], "it stops at character 12"),
@@ -219,6 +221,11 @@ def test_path_contradicts_another_path_alone() -> None:
     assert list(contradictions(made, drafter=("b/c", []), target=("A/B", []))) == []
     assert list(contradictions(made, drafter=("./x/../b", []), target=("/models/a/", []))) == []
     assert len(list(contradictions(made, drafter=("./c", []), target=("/models/b", [])))) == 2
+
+
+def test_drafter_that_a_flag_of_old_names_is_known() -> None:
+    assert parse("vllm serve A/B --speculative-model C/D", LIBRARY).drafter == "C/D"
+    assert parse("python -m vllm.entrypoints.cli.main serve A/B", LIBRARY).target == "A/B"
 
 
 def test_value_that_a_shell_fills_in_is_not_known() -> None:

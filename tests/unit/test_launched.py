@@ -169,6 +169,8 @@ def test_command_gives_what_the_pair_needs_and_leaves_out_what_is_the_default() 
 def test_no_command_is_printed_for_a_family_that_the_engine_has_no_method_for_or_an_engine_that_is_not_one() -> None:
     made, report = api.make_launch("FasterDecoding/medusa-vicuna-7b-v1.3", None, "sglang", Library())
     assert (made, sections(report)["launch"]) == ({}, ["CLI664"])
+    made, report = api.make_launch({"config": {}, "tensors": {}}, None, "vllm", Library())
+    assert (made, [f.message for f in report.findings if f.code == "CLI664"]) == ({}, ["no target is known"])
     for engine in ("sglnag", "all", "vllm@>=0.32,<0.34"):
         made, report = api.make_launch(DRAFTER, TARGET, engine, Library())
         assert (made, report.exit_code) == ({}, 2)
