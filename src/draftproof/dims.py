@@ -20,9 +20,9 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -108,11 +108,19 @@ _OF_ENGINES = ("either", "stated", "null", *_OF_TEXT, *_OF_TEXTS)  # calls in an
 
 @dataclass(frozen=True)
 class Expr:
-    """Hold one parsed expression; two are equal when their canonical texts are."""
+    """Hold one expression that parse allows; two are equal when their canonical texts are."""
 
     text: str  # canonical; of an engine's as it is written
-    names: frozenset[str] = field(compare=False)
-    tree: ast.expr = field(compare=False, repr=False)
+
+    @cached_property
+    def tree(self) -> ast.expr:
+        """Return what it is made of, parsed when that is first asked for."""
+        return ast.parse(self.text, mode="eval").body
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Return the dotted names that it reads."""
+        return frozenset(_names(self.tree))
 
     def __str__(self) -> str:
         return self.text
@@ -149,7 +157,9 @@ def parse(text: str, texts: bool = False) -> Expr:
     names: set[str] = set()
     _allow(tree, names, 1, texts)
     written = text.strip() if texts else ast.unparse(tree)  # those of engines are many, and never compared
-    return Expr(_dotted(tree) or written, frozenset(names), tree)
+    made = Expr(_dotted(tree) or written)
+    vars(made).update(tree=tree, names=frozenset(names))
+    return made
 
 
 def braced(text: str) -> list[str]:

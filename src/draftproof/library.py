@@ -13,6 +13,7 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
+from draftproof import compiled
 from draftproof.contracts import (
     MAX_CHAIN,
     MAX_DIMS,
@@ -64,6 +65,11 @@ from draftproof.rules import RULES
 _INSIDE = Path(__file__).with_name("shipped")  # where an installed package has them
 
 
+def _compiled(path: Path) -> Path:
+    """Return where the compiled form of a shipped contract file is."""
+    return _INSIDE.with_name("compiled") / path.relative_to(_INSIDE).with_suffix(".json")
+
+
 def shipped_root() -> Path:
     """Return the folder of the contracts that ship with draftproof."""
     return _INSIDE if _INSIDE.is_dir() else Path(__file__).parents[2] / "contracts"
@@ -84,6 +90,7 @@ class Library:
         self._texts: dict[str, bytes] = {}  # of models, in small letters
         self._called: dict[str, list[Model]] = {}  # name -> models
         self._parsed: dict[tuple[str, Path], tuple[dict[str, Any] | None, Problems]] = {}
+        self._proven: set[tuple[str, Path]] = set()
         self._read: dict[tuple[str, Path], tuple[AnyContract | None, tuple[Finding, ...]]] = {}
         for root in self.roots:
             if not os.path.isdir(root):  # which never raises
@@ -228,8 +235,37 @@ class Library:
     def parsed(self, kind: str, path: Path) -> tuple[dict[str, Any] | None, Problems]:
         """Return the body of a file as KINDS declares it, None standing for what is broken, and its errors so far."""
         if (kind, path) not in self._parsed:
-            self._parsed[kind, path] = _parse(kind, path, self.label(path), self.sealed(path))
+            self._parsed[kind, path] = self._kept(kind, path) or _parse(
+                kind, path, self.label(path), self.sealed(path)
+            )
         return self._parsed[kind, path]
+
+    def _kept(self, kind: str, path: Path) -> tuple[dict[str, Any] | None, Problems] | None:
+        """Return what parsed returns from the compiled form of a file, where the package has one that holds."""
+        raw = _text(path) if kind in compiled.OF and self.sealed(path) else None
+        kept = compiled.unpack(kind, _compiled(path), raw) if raw is not None else None
+        if kept is None:
+            return None
+        self._proven.add((kind, path))
+        return kept[0], Problems(self.label(path), lambda: kept[1])
+
+    def proven(self, kind: str, path: Path) -> bool:
+        """Tell whether all that can be checked of a file alone was checked when the package was built."""
+        return (kind, path) in self._proven
+
+
+def compile_all(root: Path, out: Path) -> None:
+    """Write the compiled form of the contracts in a folder into another; raises ValueError for what cannot be read."""
+    library = Library(root, shipped=False)
+    for kind in compiled.OF:
+        for id, contract, found in library.all(kind):
+            path = library.files(kind)[id]
+            body, problems = library.parsed(kind, path)
+            if contract is None or body is None:
+                raise ValueError(f"{path.name}: {'; '.join(f.message for f in found)}")
+            to = out / FOLDERS[kind] / f"{id}.json"
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_bytes(compiled.pack(kind, body, problems.lines, path.read_bytes()))
 
 
 _DETECT = re.compile(rb"^\[detect\][^\n]*\n(?:(?!\[)[^\n]*(?:\n|\Z)|\[detect\.[^\n]*(?:\n|\Z))*", re.MULTILINE)
@@ -267,12 +303,13 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
     elif kind == "engine":
         _check_engine(data, out, library)
     elif kind in ("profile", "class"):
-        if not library.sealed(path):  # the checks read all files of an engine
+        if not library.proven(kind, path):  # the checks read all files of an engine
             _check_reading(kind, data, out, library)
     elif kind == "trainer":
         _check_trainer(data, out, library)
     elif kind == "launch":
-        _check_launch(data, out)
+        if not library.proven(kind, path):
+            _check_launch(data, out)
     else:
         _check_model(data, out, library, path.stem)
     if out.found:

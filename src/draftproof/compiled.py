@@ -1,0 +1,81 @@
+"""Contract files in the form in which they are fast to read: what was read of each and checked, as JSON beside it.
+
+The form is written when the wheel is built, so an installed package alone has it, of the kinds that are long. A digest
+over the bytes of the contract file and of what is kept of it stands in front. Where it does not hold, because a file
+was edited or broken, the contract file itself is read and checked, as in a source tree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from draftproof.dims import Expr
+from draftproof.language import KINDS, Spec, Where
+
+OF = ("profile", "class", "launch")  # kinds
+_SAME = frozenset(("str", "int", "number", "bool", "value"))  # values that JSON keeps as they are
+_WHOLE = 2  # lines are kept of paths so long; of a longer one its beginning tells the line
+
+
+def pack(kind: str, body: Mapping[str, Any], lines: Mapping[Where, int], raw: bytes) -> bytes:
+    """Return the form of a contract file: its body as it was read without an error, its lines, its bytes."""
+    kept = {"body": _plain(KINDS[kind], body), "lines": [[*p, n] for p, n in lines.items() if len(p) <= _WHOLE]}
+    text = json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    return f"{_digest(raw, text)}\n".encode() + text
+
+
+def unpack(kind: str, path: Path, raw: bytes) -> tuple[dict[str, Any], dict[Where, int]] | None:
+    """Return body and lines of a contract file from its form at a path, or None where that does not tell of its bytes.
+
+    Expressions are parsed when they are first used.
+    """
+    try:
+        digest, _, text = path.read_bytes().partition(b"\n")
+    except OSError:
+        return None
+    if digest.decode("ascii", "replace") != _digest(raw, text):
+        return None
+    kept = json.loads(text)
+    body: dict[str, Any] = _revived(KINDS[kind], kept["body"])
+    return body, {tuple(row[:-1]): row[-1] for row in kept["lines"]}
+
+
+def _digest(raw: bytes, text: bytes) -> str:
+    return hashlib.sha256(b"%d\n%s%s" % (len(raw), raw, text)).hexdigest()
+
+
+def _plain(spec: Spec, value: Any) -> Any:
+    """Return a value that was read as its spec says, as JSON has it."""
+    match spec:
+        case Spec(kind="expr" | "cond"):
+            return value.text
+        case Spec(kind="range"):
+            return [value[0], value[1].text, value[2].text, value[3]]
+        case Spec(kind="list", of=Spec() as of):
+            return [_plain(of, one) for one in value]
+        case Spec(kind="map", of=Spec() as of):
+            return {key: _plain(of, one) for key, one in value.items()}
+        case Spec(kind="table", fields=fields):
+            return {key: _plain(fields[key], one) for key, one in value.items()}
+    return value
+
+
+def _revived(spec: Spec, value: Any) -> Any:
+    """Return a value as it was read, from what JSON has of it."""
+    kind, of = spec.kind, spec.of
+    if kind == "table":
+        fields = spec.fields
+        return {k: v if fields[k].kind in _SAME else _revived(fields[k], v) for k, v in value.items()}
+    if kind in ("expr", "cond"):
+        return Expr(value)
+    if kind == "list" and of:
+        return tuple(value if of.kind in _SAME else [_revived(of, one) for one in value])
+    if kind == "map" and of:
+        return {k: v if of.kind in _SAME else _revived(of, v) for k, v in value.items()}
+    if kind == "range":
+        return (value[0], Expr(value[1]), Expr(value[2]), value[3])
+    return value
