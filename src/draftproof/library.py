@@ -235,9 +235,7 @@ class Library:
     def parsed(self, kind: str, path: Path) -> tuple[dict[str, Any] | None, Problems]:
         """Return the body of a file as KINDS declares it, None standing for what is broken, and its errors so far."""
         if (kind, path) not in self._parsed:
-            self._parsed[kind, path] = self._kept(kind, path) or _parse(
-                kind, path, self.label(path), self.sealed(path)
-            )
+            self._parsed[kind, path] = self._kept(kind, path) or _parse(kind, path, self.label(path), self.sealed(path))
         return self._parsed[kind, path]
 
     def _kept(self, kind: str, path: Path) -> tuple[dict[str, Any] | None, Problems] | None:
@@ -250,8 +248,10 @@ class Library:
         return kept[0], Problems(self.label(path), lambda: kept[1])
 
     def proven(self, kind: str, path: Path) -> bool:
-        """Tell whether all that can be checked of a file alone was checked when the package was built."""
-        return (kind, path) in self._proven
+        """Tell whether a file was checked when the package was built, and so was all read beside it of such kinds."""
+        return (kind, path) in self._proven and all(
+            key in self._proven for key in self._parsed if key[0] in compiled.OF
+        )
 
 
 def compile_all(root: Path, out: Path) -> None:

@@ -19,6 +19,10 @@ from pathlib import Path
 
 import pytest
 
+from draftproof.compiled import OF
+from draftproof.language import FOLDERS
+from draftproof.library import Library
+
 ROOT = Path(__file__).parents[2]
 FOUNDING = "AQ-MedAI/Kimi-K2-Instruct-eagle3"
 TARGET = "moonshotai/Kimi-K2.5"
@@ -73,7 +77,9 @@ def test_wheel_holds_the_package_every_contract_file_and_nothing_else(wheel: Pat
     files = (p.relative_to(code) for p in code.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     modules = {f"draftproof/{p.as_posix()}" for p in files}
     assert "draftproof/testing/corpus.toml" in modules
-    rest = {n for n in inside if "/shipped/" not in n and ".dist-info/" not in n}
+    kept = {f"draftproof/compiled/{FOLDERS[kind]}/{id}.json" for kind in OF for id in Library().files(kind)}
+    assert {n for n in inside if "/compiled/" in n} == kept
+    rest = {n for n in inside if "/shipped/" not in n and "/compiled/" not in n and ".dist-info/" not in n}
     assert rest == modules
 
 
@@ -81,7 +87,7 @@ def test_wheel_from_the_sdist_is_the_wheel_from_the_tree(wheel: Path, tmp_path: 
     assert names(wheel) == names(build(tmp_path / "dist", "--wheel"))
     with tarfile.open(next(wheel.parent.glob("*.tar.gz"))) as sdist:
         inside = {name.partition("/")[2] for name in sdist.getnames()}
-    assert {"pyproject.toml", "LICENSE", "conftest.py", "tests/test_shape.py"} <= inside
+    assert {"pyproject.toml", "hatch_build.py", "LICENSE", "conftest.py", "tests/test_shape.py"} <= inside
 
 
 def test_installed_package_is_the_wheels_own(bin: Path, tmp_path: Path) -> None:
@@ -89,6 +95,12 @@ def test_installed_package_is_the_wheels_own(bin: Path, tmp_path: Path) -> None:
     root = Path(run(bin / "python", "-c", code, folder=tmp_path).strip())
     assert root.parts[-2:] == ("draftproof", "shipped")
     assert bin.parent in root.parents
+
+
+def test_compiled_forms_of_the_wheel_are_believed(bin: Path, tmp_path: Path) -> None:
+    code = "from draftproof.compiled import OF; from draftproof.library import Library; a = Library()"
+    code += "; print(all(a.get(k, i)[0] and a.proven(k, p) for k in OF for i, p in a.files(k).items()))"
+    assert run(bin / "python", "-c", code, folder=tmp_path) == "True\n"
 
 
 def test_check_of_a_shipped_pair_cannot_be_judged_without_headers(bin: Path, tmp_path: Path) -> None:
