@@ -118,6 +118,27 @@ def test_folder_without_values_has_the_bytes_of_the_folder_on_disk(id: str, tmp_
     assert made.read(name, 0, 4096)[: len(head)] == head[: len(made.read(name, 0, 4096))]
 
 
+ENGINES = {"vllm", "sglang", "llama.cpp"}
+RECORDED = {table.engine for table in TABLES.values()}
+
+
+@pytest.mark.skipif(RECORDED != ENGINES, reason=f"no table of {', '.join(sorted(ENGINES - RECORDED))} was recorded yet")
+def test_enough_is_recorded_and_no_layer_counts_twice() -> None:
+    seen = [
+        (table.engine, re.sub(r"layers\.\d+", "layer", cases.case(id).subject), row.outcome)
+        for table in TABLES.values()
+        for id, row in table.rows.items()
+        if cases.case(id).kind == "broken"
+    ]
+    different = {subject for _, subject, _ in seen}
+    assert len(seen) >= 600
+    assert len(different) >= 200
+    assert len({subject.split("/")[0] for subject in different}) >= 4
+    assert len({(engine, subject) for engine, subject, outcome in seen if outcome == "degraded"}) >= 150
+    for engine in ENGINES:
+        assert len({subject for one, subject, _ in seen if one == engine}) >= 120, engine
+
+
 # what the engine does not read: a mask of the vocabulary, and what it takes from the target whatever the drafter has
 UNREAD = {
     "vllm": {"t2d"},
