@@ -576,8 +576,8 @@ def check_launch(
     """Check what a launch line starts: the models that it names, or those given, and what its engine does with them."""
     named = [str(side) if isinstance(side, (str, Path)) else "" for side in (drafter, target)]
     (made,) = launches = read_launches([line], library, engines, *named)
-    target = target if target is not None else made.target or None
-    drafter = drafter if drafter is not None else made.drafter or (target if family else None)
+    target = target if target is not None else os.path.expanduser(made.target) or None
+    drafter = drafter if drafter is not None else os.path.expanduser(made.drafter) or (target if family else None)
     if target is None and drafter is None:
         lacking = finding("CLI663", "launch", expected="a model", observed="no model is named") if made.engine else None
         return _only("launch", line, *made.findings, *([lacking] if lacking else []))

@@ -175,6 +175,10 @@ class _Unreadable(Exception):
         self.at, self.expected, self.seen = at, expected, seen
 
 
+class _Hole(str):
+    """Hold a text of which a shell fills in a part."""
+
+
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=", re.ASCII)
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})", re.ASCII)
 _ENDS = ("\n", ";", "&&", "||", "|", "&")  # of a command
@@ -309,7 +313,7 @@ class _Shell:
         if found:
             name = found[1] or found[2]
             value = self.known.get(name, found[0])
-            self.holes += [] if name in self.known else [found[0]]
+            self.holes += [] if name in self.known and not isinstance(value, _Hole) else [found[0]]
             self.put(value, place)
             self.begun = self.begun or not self.bare
             self.n = found.end()
@@ -372,7 +376,7 @@ def _assigned(words: Sequence[Word]) -> tuple[dict[str, str], list[Word]]:
         found = _ASSIGN.match(word.text)
         if not found:
             return env, list(words[n:])
-        env[found[1]] = word.text[found.end() :]
+        env[found[1]] = (_Hole if word.holes else str)(word.text[found.end() :])
     return env, []
 
 
@@ -422,6 +426,8 @@ _FRONTS: Mapping[str, _Front] = {
     "mamba": _Front("run", "-n --name -p --prefix --cwd"),
     "micromamba": _Front("run", "-n --name -p --prefix --cwd"),
     "nsys": _Front("profile", "-o -t -w -s -y -d -x --output --trace"),
+    "apptainer": _Front("exec", "-B --bind --env -H --home --pwd", more=1),
+    "singularity": _Front("exec", "-B --bind --env -H --home --pwd", more=1),
     "srun": _Front(valued="-N -n -c -p -A -t -J -w -o -e -G"),
 }
 _CONTAINERS = ("docker", "podman", "nerdctl")
@@ -497,7 +503,8 @@ def _contained(words: list[Word], env: dict[str, str], library: Library, depth: 
         if attached:
             name, value, equals = "-e", f"{attached[1]}{equals}{value}" if equals else attached[1], "="
         if name in ("-e", "--env") and (found := _ASSIGN.match(value)):
-            env[found[1]] = value[found.end() :]
+            holes = rest[0].holes or (rest[1].holes if not equals and len(rest) > 1 else ())
+            env[found[1]] = (_Hole if holes else str)(value[found.end() :])
         entry = value if name == "--entrypoint" else entry
         rest = rest[1 if equals or alone else 2 :]
     if not rest:
@@ -546,7 +553,7 @@ def _read(words: list[Word], env: dict[str, str], line: str, library: Library, w
     for name, value in env.items():
         if (flag := made.launches.variables.get(name)) is not None and flag.dest not in reader.flags:
             reader.take(flag, name, [Word(value, (0,) * (len(value) + 1))])
-    flags: dict[str, Any] = {**reader.flags, "env": dict(env)}
+    flags: dict[str, Any] = {**reader.flags, "env": {name: _filled(value) for name, value in env.items()}}
     if reader.refused:
         flags["refused"] = "; ".join(reader.refused)
     return Launch(
@@ -570,6 +577,11 @@ def _named(image: str, launches: Launches) -> bool:
     plain = image.partition("@")[0]
     plain = plain.rpartition(":")[0] if ":" in plain.rpartition("/")[2] else plain
     return any(f"/{plain}".endswith(f"/{one}") for one in launches.images)
+
+
+def _filled(value: str) -> str | Unknown:
+    """Return the value of a variable, or that it is not known, because a shell fills it in."""
+    return Unknown(f"{visible(value, 80)} in the launch is not known here") if isinstance(value, _Hole) else value
 
 
 def _first(flags: Mapping[str, Any], dests: Iterable[str]) -> str:

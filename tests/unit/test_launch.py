@@ -53,6 +53,7 @@ FRONTS = (
     "docker run --rm -it --gpus all --shm-size=32g -v ~/.cache:/cache -p 80:80 -e HF_TOKEN=x some/image:tag ",
     "cd /srv && source venv/bin/activate && exec ",
     "docker exec -it box ",
+    "srun --gres=gpu:4 -N 1 apptainer exec --nv -B /data image.sif ",
     "# start it\n",
 )
 
@@ -232,6 +233,11 @@ def test_value_that_a_shell_fills_in_is_not_known() -> None:
     made = parse("vllm serve A --dtype $DTYPE -sc.method ${METHOD}", LIBRARY)
     assert isinstance(made.flags["dtype"], Unknown)
     assert isinstance(made.flags["speculative_config"]["method"], Unknown)
+    assert isinstance(parse("X=$Y; vllm serve $X", LIBRARY).flags["model"], Unknown)
+    made = parse("A=$B C=d docker run -e E=$F vllm/vllm-openai --model M", LIBRARY)
+    assert isinstance(made.flags["env"]["E"], Unknown)
+    assert (isinstance(made.flags["env"]["A"], Unknown), made.flags["env"]["C"]) == (True, "d")
+    assert made.env == {"A": "$B", "C": "d", "E": "$F"}
 
 
 def test_words_that_are_apart_already_give_the_same_flags() -> None:
