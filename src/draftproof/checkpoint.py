@@ -66,10 +66,13 @@ class Config:
     not be read nothing is known, and its own finding says so.
     """
 
-    def __init__(self, data: Mapping[str, Any], role: str, source: Source | None = None, *, broken: str = "") -> None:
+    def __init__(
+        self, data: Mapping[str, Any], role: str, source: Source | None = None, *, broken: str = "", code: str = ""
+    ) -> None:
         self.data = data
         self.role = role
         self.broken = broken
+        self.code = code  # of the finding that says why
         self.partial = source is not None and source.provenance == "partial"
         self.unknown = source.unknown if source else frozenset()
         self.respelled = source.respelled if source else frozenset()
@@ -206,6 +209,7 @@ class Table:
     sampled: bool = False  # from the likely shards alone: what is not there was not looked for
     format: str = ""  # of the file, where it is neither safetensors nor torch
     absent: frozenset[str] | None = None  # of a table that is kept in part: looked for in the whole, and not there
+    state: str = ""  # why it was not read: none, lost (files that an index names), unreadable; "" for any other
 
     @property
     def read(self) -> bool:
@@ -286,7 +290,8 @@ class Checkpoint:
                     return Config(data, self.role, source)
             else:
                 self.findings.append(raw)
-        return Config({}, self.role, broken="config.json could not be read")
+        code = next((f.code for f in reversed(self.findings) if f.code.startswith(("CFG", "SRC"))), "")
+        return Config({}, self.role, broken="config.json could not be read", code=code)
 
     def table(
         self,
@@ -502,7 +507,8 @@ def read_weights(
     lacking = [n for n in index.shards if n not in files] if index else []
     if index and lacking and (wanted is None or any(index.weight_map[n] in lacking for n in wanted)):
         basis = f"{listed(lacking)} not there"
-    return Table(table.tensors, table.files, basis, wanted is None, listed=frozenset(table.listed)), found
+    state = "" if not basis else "lost" if basis.endswith("not there") else "unreadable"
+    return Table(table.tensors, table.files, basis, wanted is None, listed=frozenset(table.listed), state=state), found
 
 
 def _alone(table: _Gather, rows: Iterable[tuple[str, Header | None]]) -> list[Finding]:
@@ -723,7 +729,7 @@ def _without_safetensors(source: Source, found: list[Finding]) -> tuple[Table, l
         return Table(basis="there is no model"), found  # SRC114 says it
     if training := training_state(source):
         found.append(training_only(source, training))
-        return Table(basis="there are no weights"), found
+        return Table(basis="there are no weights", state="none"), found
     expected, seen = "*.safetensors", listed(files)
     below = names_below(source)
     foreign = [n for n in below if n.endswith(_OTHER)]
@@ -734,4 +740,4 @@ def _without_safetensors(source: Source, found: list[Finding]) -> tuple[Table, l
         what, help = FOREIGN[f".{foreign[0].rpartition('.')[2]}"]
         help = f"{what}: {help}"
     found.append(unknown("SRC120", "weights", expected=expected, observed=seen, where=where, note=note, help=help))
-    return Table(basis="there are no weights"), found
+    return Table(basis="there are no weights", state="none"), found

@@ -337,6 +337,7 @@ class EngineRow(NamedTuple):
     do: str = ""  # what to do, where that is more than the code's own
     since: str = ""  # the first version to which it applies; "" is all
     until: str = ""  # the first to which it no longer applies
+    late: bool = False  # after all else of its stage
     line: Callable[[], str] = str  # where it stands, when that is asked
 
     @property

@@ -7,8 +7,9 @@ evaluated in three-valued logic: what is not known makes its result unknown, unl
 
 The names over elements serve ``[config]`` checks of lists, and ``[values]``, the rules that rung 4 will apply.
 Of an engine, which reads configs in its own way, expressions also know texts, ``in``, ``either(a, b, ...)`` (the first
-that is stated), ``stated(x)``, ``null(x)``, ``starts(x, "t")``, ``ends``, ``holds`` of a text,
-``some(texts, "*glob*")`` of a list of texts, and ``since(version, "0.30")``.
+that is stated), ``stated(x)``, ``null(x)``, ``kind(x)`` (int, float, bool, text, list, table, null or absent),
+``first(x)`` of a list, ``lower(x)`` of a text, ``file("glob")`` (the drafter has such a file), ``starts(x, "t")``,
+``ends``, ``holds`` of a text, ``some(texts, "*glob*")`` of a list of texts, and ``since(version, "0.30")``.
 
 Binding has two passes. First every dim takes its value from the configs that state it; then defaults are
 evaluated on demand. So the order of a contract file never matters.
@@ -103,7 +104,7 @@ _OF_TEXT: Mapping[str, Callable[[str, str], bool]] = {
 _OF_TEXTS: Mapping[str, Callable[[Sequence[Any], str], bool]] = {  # of a list of texts
     "some": lambda texts, glob: any(isinstance(one, str) and fnmatchcase(one, glob) for one in texts),
 }
-_OF_ENGINES = ("either", "stated", "null", *_OF_TEXT, *_OF_TEXTS)  # calls in an expression with texts
+_OF_ENGINES = ("either", "stated", "null", "kind", "first", "lower", *_OF_TEXT, *_OF_TEXTS)  # calls in an expression with texts
 
 
 @dataclass(frozen=True)
@@ -184,8 +185,10 @@ def _allow(node: ast.expr, names: set[str], depth: int, texts: bool) -> None:
             parts = (left, *parts)
         case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[one]) if texts and _dotted(one):
             parts = (left, one)
+        case ast.Call(func=ast.Name(id="file"), args=[ast.Constant(value=str())], keywords=[]) if texts:
+            pass
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if texts and name in _OF_ENGINES:
-            wanted = {"either": range(2, 20), "stated": (1,), "null": (1,)}.get(name, (2,))
+            wanted = {"either": range(2, 20), "stated": (1,), "null": (1,), "kind": (1,), "first": (1,), "lower": (1,)}.get(name, (2,))
             if len(args) not in wanted or (len(args) == 1 and not _dotted(args[0])):
                 raise ExprError(f"{name} takes {'a name' if 1 in wanted else 'two values or more'}")
             parts = args
@@ -299,6 +302,22 @@ def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index:
             if isinstance(seen, Unknown):
                 return seen
             return isinstance(seen, Known) and (seen.value is None) is (name == "null")
+        case ast.Call(func=ast.Name(id="kind"), args=[arg]):
+            seen = lookup(_dotted(arg) or "")
+            return seen if isinstance(seen, Unknown) else kind_of(seen)
+        case ast.Call(func=ast.Name(id="file"), args=[ast.Constant(value=str(glob))]):
+            seen = lookup(f"file {glob}")
+            return seen.value if isinstance(seen, Known) else seen
+        case ast.Call(func=ast.Name(id="lower"), args=[arg]):
+            value = sub(arg)
+            return value.lower() if isinstance(value, str) else value
+        case ast.Call(func=ast.Name(id="first"), args=[arg]):
+            value = sub(arg)
+            if isinstance(value, Unknown):
+                return value
+            if not isinstance(value, (list, tuple)) or not value:
+                raise ExprError(f"{ast.unparse(arg)} has no first element")
+            return value[0]
         case ast.Call(func=ast.Name(id=name), args=args) if name in _OF_TEXT:
             both = [sub(a) for a in args]
             if unknown := _unknown(both):
@@ -329,6 +348,14 @@ def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index:
                 raise ExprError(f"{name} of an empty list")
             return (min if name == "min" else max)(_number(v) for v in flat)
     raise ExprError(f"{ast.unparse(node)} cannot be evaluated")
+
+
+_NAMES_OF = {bool: "bool", int: "int", float: "float", str: "text", dict: "table", type(None): "null"}
+
+
+def kind_of(seen: Known | Absent) -> str:
+    """Return what kind of value a config holds."""
+    return "absent" if isinstance(seen, Absent) else _NAMES_OF.get(type(seen.value), "list")
 
 
 def _stated(arg: ast.expr, sub: Callable[[ast.expr], Any], lookup: Lookup) -> Any:

@@ -7,20 +7,34 @@ that apply. Each step yields effects. What they come to is decided last: the fir
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
+from math import prod
 from typing import Any, NamedTuple
 
 from draftproof.conform import View, looked_for_all
-from draftproof.contracts import EngineRow
-from draftproof.dims import Absent, Expr, Known, Seen, Unknown, braced, ordered, parse, value_of
+from draftproof.contracts import EngineRow, Fact
+from draftproof.dims import Absent, Expr, Known, Seen, Unknown, braced, kind_of, ordered, parse, value_of
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible
 from draftproof.launch import at_version
 from draftproof.library import Library
 from draftproof.pair import Couple
-from draftproof.profiles import STAGES, Capture, Chosen, DrafterClass, Launches, Name, Param, Profile, Skip
+from draftproof.profiles import (
+    STAGES,
+    Capture,
+    Chosen,
+    Configs,
+    DrafterClass,
+    KeyOf,
+    Launches,
+    Name,
+    Param,
+    Profile,
+    Skip,
+)
 from draftproof.versions import resolve
 
 MAX_PARAMS = 20_000  # of a class; a config that says more is not believed
@@ -45,6 +59,7 @@ class Effect(NamedTuple):
     log: str = ""  # what the log says; without it, nothing
     do: str = ""  # where it is more than the code's own
     worst: str = "refuses"  # of one that is unknown: what it may turn out to be
+    late: bool = False  # after all else of its stage
 
 
 @dataclass
@@ -73,7 +88,7 @@ class Prediction:
     def refusal(self) -> Effect | None:
         """Return the refusal that comes first."""
         refusals = [e for e in self.effects if e.outcome == "refuses"]
-        return min(refusals, key=lambda e: STAGES.index(e.stage), default=None)
+        return min(refusals, key=lambda e: (STAGES.index(e.stage), e.late), default=None)
 
     @property
     def outcome(self) -> str:
@@ -122,8 +137,11 @@ class World:
     """Look up what an engine sees: its own facts and dims, flags of the launch, both configs, and the pair's dims."""
 
     def __init__(self, profile: Profile, drafter: View, target: View | None, couple: Couple | None,
-                 flags: Mapping[str, Any], said: Mapping[str, str | Unknown]) -> None:  # fmt: skip
+                 flags: Mapping[str, Any], said: Mapping[str, str | Unknown],
+                 configs: Sequence[Configs] = (), facts: Mapping[str, Fact] | None = None) -> None:  # fmt: skip
+        self.facts = facts if facts is not None else couple.facts if couple is not None else {}
         self.profile, self.drafter, self.target, self.couple = profile, drafter, target, couple
+        self.configs = configs
         self.flags = flags
         self.said = dict(said)  # version, family, line, runner, method, architecture, code
         self.exprs: dict[str, Expr] = dict(profile.facts)
@@ -160,15 +178,22 @@ class World:
         if name in self.exprs:
             value = value_of(self.exprs[name], self)
             return value if isinstance(value, Unknown) else Known(value, str(self.exprs[name]))
+        if name.startswith("file "):
+            names = self.drafter.checkpoint.source.files
+            return Known(any(fnmatchcase(one, name.removeprefix("file ")) for one in names), "the drafter's files")
         dims = self.drafter.dims if self.couple is None else self.couple.dims
         if name in dims.dims:
             return dims(name)
         side, _, key = name.partition(".")
         if side == "launch":
             return self._flag(key)
-        if side == "declared" and self.couple is not None:
-            fact = self.couple.facts.get(key)
-            return Known(fact.value, fact.source) if fact else Unknown(f"{key} is not declared")
+        if side == "declared":
+            fact = self.facts.get(key)
+            return Known(fact.value, fact.source) if fact else Absent("what is declared of the drafter")
+        if side == "written":  # what the file itself says of a key
+            return self._written(self.drafter, key)
+        if side == "stored":
+            return self._stored(key) if key != "tokens" else self._tokens()
         if side == "has":  # a tensor by the role that the drafter's family gives it, or by its name
             role = self.drafter.contract.roles.get(key, "") if self.drafter.contract else ""
             table = self.drafter.table
@@ -186,6 +211,48 @@ class World:
             return Unknown(f"{name} is not known" if side != "target" else "no target is given", told=side == "target")
         return self._key(view, key)
 
+    def _tokens(self) -> Seen:
+        """Return how many tokens the target's tokenizer.json has."""
+        from draftproof.tokenizer import TABLE_LIMIT, parse_vocabulary  # noqa: PLC0415 (few rules ask for it)
+
+        source, name = self.target.checkpoint.source if self.target is not None else None, "tokenizer.json"
+        raw = source.take(name, TABLE_LIMIT) if source is not None and name in source.files else None
+        if not isinstance(raw, bytes):
+            return Unknown(f"the target's {name} is not at hand")
+        try:
+            parsed = parse_vocabulary(name, raw)
+        except ValueError as error:
+            return Unknown(f"the target's {name}: {error}")
+        return Known(len({*(parsed.ids or {}), *parsed.added}), f"the target's {name}")
+
+    def _stored(self, key: str) -> Seen:
+        """Return what the drafter's files hold.
+
+        dtype is that of most floats, count that of tensors; weights and config tell whether they were read, else why
+        not; later is whether a file that does not belong comes after those that do, and is no copy of one.
+        """
+        table, config = self.drafter.table, self.drafter.config
+        if key == "config":
+            return Known(config.code or ("unread" if config.broken else "read"), "config.json")
+        if key == "weights":
+            return Known(table.state or ("unread" if table.basis else "read"), "the drafter's files")
+        if not table.read or not table.complete:
+            return Unknown(table.basis or "not all tensors were read", told=True)
+        if key == "count":
+            return Known(len(table.tensors), "the drafter's files")
+        if key == "later":
+            files, own = self.drafter.checkpoint.source.files, set(table.files.values())
+            copies = {size for name, size in files.items() if name in own}
+            more = [n for n, size in files.items() if n.endswith(".safetensors") and n not in own
+                    and size not in copies and n > max(own, default=n)]  # fmt: skip
+            indexed = any(n.endswith(".safetensors.index.json") for n in files)
+            return Known(bool(more) and not indexed, "the drafter's files")
+        sizes: dict[str, int] = {}
+        for tensor in table.tensors.values():
+            if tensor.dtype.startswith(("F", "BF")):
+                sizes[tensor.dtype] = sizes.get(tensor.dtype, 0) + prod(tensor.shape)
+        return Known(max(sizes, key=lambda d: sizes[d]), "the drafter's files") if sizes else Absent("the drafter's files")
+
     def _flag(self, key: str) -> Seen:
         """Return a flag of the launch; of one that holds a table, a key of it."""
         value: Any = self.flags
@@ -198,6 +265,28 @@ class World:
         return value if isinstance(value, Unknown) else Known(value, f"launch: {key}")
 
     def _key(self, view: View, key: str) -> Seen:
+        """Return what an engine sees of a key: what the config says, else what its class holds."""
+        seen = self._written(view, key)
+        default = self.class_keys.get(key) if isinstance(seen, Absent) and view is self.drafter else None
+        if default is not None and default.default is not None:
+            return Known(default.default, f"the config class of {self.model_type}, {key}")
+        return seen
+
+    @cached_property
+    def model_type(self) -> str:
+        """Return the drafter's model_type, or the one whose class the engine takes for it; "" if it has none."""
+        through = self.profile.configs
+        places = (*(f"{table}.model_type" for table in self.profile.lifts), "model_type")
+        seen = next((s for place in places if isinstance(s := self.drafter.config(place), Known)), None)
+        name = seen.value if seen and isinstance(seen.value, str) else ""
+        return through.also.get(name, name) if through else name
+
+    @cached_property
+    def class_keys(self) -> Mapping[str, KeyOf]:
+        """Return the keys of the drafter's config class; none where it was not read."""
+        return next((one.types[self.model_type] for one in self.configs if self.model_type in one.types), {})
+
+    def _written(self, view: View, key: str) -> Seen:
         """Return what a config says of a key; null is a value here, for engines tell it from what is not there."""
         tables = self.profile.lifts if view is self.drafter else ()
         for place in (*(f"{table}.{key}" for table in tables), key):
@@ -238,12 +327,16 @@ def predict(
     asked: str = "",
     flags: Mapping[str, Any] | None = None,
     runner: str = "",
+    facts: Mapping[str, Fact] | None = None,
 ) -> Prediction:
     """Return what an engine will do with a drafter, launched with these flags, or without any as its family needs.
 
-    version is one that was read; asked is the one that it stands in for, if that was not.
+    version is one that was read; asked is the one that it stands in for, if that was not. facts are what is declared
+    of the drafter, those of the couple if not given.
     """
     version = version or profile.versions[0].is_
+    if drafter.contract is None:  # of no family that is known: what it says is read all the same
+        drafter = replace(drafter, config=drafter.checkpoint.config, table=drafter.checkpoint.table())
     out = Prediction(profile, version, not asked, asked)
     family = drafter.contract.id if drafter.contract else ""
     said: dict[str, str | Unknown] = {
@@ -252,30 +345,38 @@ def predict(
         "line": "no" if flags is None else "yes",
     }
     said |= dict.fromkeys(("runner", "method", "architecture", "code"), "")
-    world = World(profile, drafter, target, couple, flags or {}, said)
+    through = profile.configs
+    configs = [c for id in through.is_ if (c := library.get("configs", id)[0])] if through is not None else []
+    world = World(profile, drafter, target, couple, flags or {}, said, configs, facts)
     out.runner = _choose(world, profile.runners, out, "runner", runner)
     out.method = _choose(world, profile.methods, out, "method")
+    rows = [*_shared_rows(library, profile, str(said["version"])), *profile.rows]
+    if any(row.idle and row.is_ == out.method for row in profile.methods):  # it reads nothing of the drafter
+        out.effects += _rows(rows, world)
+        return out
     architecture = _architecture(world, profile)
     world.say("architecture", architecture)
+    registered: list[Effect] = []
     if isinstance(architecture, Unknown):
         world.say("code", architecture)
         out.effects.append(_unsure("config", "architectures", architecture))
     else:
         out.class_ = _class_of(profile, architecture, world)
         world.say("code", out.class_)
-        out.effects += _registered(profile, architecture, out.class_)
+        registered += _registered(profile, architecture, out.class_)
     class_: DrafterClass | None = library.get("class", out.class_)[0] if out.class_ else None
     if class_ is not None:
         world.add(class_.dims)
-    out.effects += _rows(
-        [*_shared_rows(library, profile, str(said["version"])), *profile.rows], world
-    )  # a class is made before it is filled
+    out.effects += _configured(world)
+    # of what happens at one stage, the target comes first, then what a class is made of, then its tensors
+    out.effects += _hooked(profile, world)
+    out.effects += _captures(profile, world, out)
+    out.effects += registered
+    out.effects += _rows(rows, world)
     if class_ is not None:
         out.effects += _tensors(profile, class_, world)
     elif out.class_:
         out.effects.append(_unsure("load", "tensors", Unknown(f"class {out.class_} cannot be read")))
-    out.effects += _hooked(profile, world)
-    out.effects += _captures(profile, world, out)
     out.beside += _beside(profile, world)
     return out
 
@@ -337,11 +438,11 @@ def _told(expr: Expr, world: World) -> str:
 def _shared_rows(library: Library, profile: Profile, version: str) -> list[EngineRow]:
     """Return the rows of the engine that need nothing but the dims of a pair, those of a version."""
     engine = library.get("engine", profile.engine)[0] if profile.engine else None
-    at = ordered(version)
+    at, own = ordered(version), {row.id for row in profile.rows}  # a row of the profile says the same better
     return [
         row
         for row in (engine.rows if engine else ())
-        if at >= ordered(row.since) and not (row.until and at >= ordered(row.until))
+        if row.id not in own and at >= ordered(row.since) and not (row.until and at >= ordered(row.until))
     ]
 
 
@@ -397,6 +498,24 @@ def _registered(profile: Profile, architecture: str, class_: str) -> Iterator[Ef
         yield _of(profile.unregistered, shown, name=shown)
 
 
+def _configured(world: World) -> Iterator[Effect]:
+    """Say what the class does not take through which the drafter's config is read."""
+    through, configs = world.profile.configs, world.configs
+    if through is None or not configs:
+        return
+    parts: dict[str, Any] = {"source": through.source or configs[0].source, "basis": configs[0].basis}
+    name = world.model_type
+    if name and not any(name in one.types or name in one.known for one in configs):
+        see = f"{through.unknown}: it has no config class for {visible(name)}"
+        yield Effect("refuses", through.stage, "refuses", "model_type", see, through.unknown, **parts)
+    for key, rule in world.class_keys.items():
+        value = world._key(world.drafter, key)
+        kind = kind_of(value) if not isinstance(value, Unknown) else "absent"
+        if kind != "absent" and kind not in rule.kinds and "any" not in rule.kinds:
+            see = f"{through.wrong}: {key} is {kind} where it takes {' or '.join(rule.kinds)}"
+            yield Effect("refuses", through.stage, "refuses", key, see, through.wrong, **parts)
+
+
 def _hooked(profile: Profile, world: World) -> Iterator[Effect]:
     """Say whether the target serves the method: whether it gives what a drafter reads."""
     if profile.hookless is None:
@@ -432,7 +551,7 @@ def _of(row: EngineRow, subject: str = "", **words: str) -> Effect:
         see = see.replace(f"{{{word}}}", value)
     kind = row.effect or {"refuses": "refuses", "degrades": "reads", "changes": "copes"}[row.outcome]
     return Effect(row.outcome, row.stage, kind, subject or row.key or row.id, see, row.error, row.source,
-                  row.basis, row.line, log=row.log, do=row.do)  # fmt: skip
+                  row.basis, row.line, log=row.log, do=row.do, late=row.late)  # fmt: skip
 
 
 def _rows(rows: Sequence[EngineRow], world: World) -> Iterator[Effect]:
@@ -586,10 +705,11 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
         return
     params, failed = _expanded(class_, world)
     yield from (_unsure("load", glob, why) for glob, why in failed)
-    explained = set(view.names.values())
+    explained = _explained(view, params)
     loaded: set[str] = set()
     padded: dict[tuple[Any, ...], list[tuple[int, Effect]]] = {}  # alike: by how much, and what that does
     late: list[Effect] = []
+    joined: dict[str, dict[str, tuple[int, int]]] = {}  # name -> tensor -> its rows, and those that there should be
     for name, tensor in view.table.tensors.items():
         param = _renamed(class_.names, name)
         found = params.get(param)
@@ -598,26 +718,68 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
             yield _unsure("load", visible(name), skip)
             loaded.add(param)  # or not: that is told
         elif skip is not None:
-            yield from _skipped(class_, skip, name, name in explained)
+            yield from _skipped(class_, skip, name, name in explained, world)
         elif found is not None:
             rule, world.index = found
             loaded |= {param, *(_filled(one, world.index) for one in rule.gives)}
             late += _packed(class_, rule, name, world)
             late += _filling(profile, class_, rule, name, tuple(tensor.shape), world, padded)
+            if rule.joined and tensor.shape and type(rows := value_of(rule.shape[0], world)) is int:
+                joined.setdefault(rule.joined, {})[name] = (tensor.shape[0], rows)
             world.index = {}
         elif not any(fnmatchcase(param, glob) for glob, _ in failed):
             yield from _unclaimed(class_, name, name in explained)
     yield from late
-    for group, rows in padded.items():
-        alike = len({by for by, _ in rows}) == 1 and len(rows) == sum(
+    for group, fills in padded.items():
+        alike = len({by for by, _ in fills}) == 1 and len(fills) == sum(
             _group(*found) == group for found in params.values()
         )
-        yield from () if alike else (effect for _, effect in rows)
+        yield from () if alike else (effect for _, effect in fills)
+    yield from _joined(profile, class_, params, joined)
     for param, (rule, index) in params.items():
         if param not in loaded:
             world.index = index
             yield from _unset(class_, rule, param, world)
             world.index = {}
+
+
+def _explained(view: View, params: Mapping[str, tuple[Param, dict[str, int]]]) -> set[str]:
+    """Return the tensors that the drafter was trained with: those of its family, with biases of the same modules.
+
+    Of a layer that the config does not count only a whole one is more than a leftover.
+    """
+    found = {name: re.match(r".*layers\.(\d+)\.(.+)", name) for name in view.names}
+    layers: dict[str, set[str]] = {}
+    for one in filter(None, found.values()):
+        layers.setdefault(one[1], set()).add(one[2])
+    whole = layers.get("0", set())
+    left = {number for number, parts in layers.items() if parts < whole}
+    own = {disk for name, disk in view.names.items()
+           if not ((match := found[name]) and match[1] in left and disk not in params)}  # fmt: skip
+    biases = {n for n in view.table.tensors if n.endswith(".bias") and f"{n.removesuffix('.bias')}.weight" in own}
+    return own | biases
+
+
+def _joined(
+    profile: Profile,
+    class_: DrafterClass,
+    params: Mapping[str, tuple[Param, dict[str, int]]],
+    joined: Mapping[str, Mapping[str, tuple[int, int]]],
+) -> Iterator[Effect]:
+    """Say what becomes of tensors that are put together: each is lost without the others, and only the sum is checked."""
+    for group, rows in joined.items():
+        rules = [rule for rule, _ in params.values() if rule.joined == group]
+        loader = profile.loaders[rules[0].loader]
+        parts: dict[str, Any] = {"source": loader.source or class_.source, "basis": class_.basis}
+        have, want = (sum(pair[n] for pair in rows.values()) for n in (0, 1))
+        names = ", ".join(map(visible, rows))
+        if len(rows) < len(rules):
+            yield Effect("degrades", "load", "ignored", names, "it is dropped: its other part is not there", "", **parts)
+        elif have != want:
+            see = f"{loader.larger}: together {have} rows where it makes {want}"
+            yield Effect("refuses", loader.stage, "refuses", names, see, loader.larger, **parts)
+        elif any(a != b for a, b in rows.values()):
+            yield Effect("degrades", "load", "cut", names, "divided elsewhere than they were trained", "", **parts)
 
 
 def _group(rule: Param, index: Mapping[str, int]) -> tuple[Any, ...]:
@@ -666,7 +828,9 @@ def _renamed(rules: Sequence[Name], name: str) -> str:
     for rule in rules:
         if any(fnmatchcase(name, glob) for glob in rule.unless):
             continue
-        if rule.part:
+        if rule.match:
+            name = rule.to if fnmatchcase(name, rule.match) else name
+        elif rule.part:
             name = name.replace(rule.part, rule.to)
         elif name.startswith(rule.starts):
             name = rule.to + name[len(rule.starts) :]
@@ -683,9 +847,12 @@ def _skip(class_: DrafterClass, name: str, lost: bool, world: World) -> Skip | U
     return None
 
 
-def _skipped(class_: DrafterClass, skip: Skip, name: str, explained: bool) -> Iterator[Effect]:
+def _skipped(class_: DrafterClass, skip: Skip, name: str, explained: bool, world: World) -> Iterator[Effect]:
     """Say what becomes of a tensor that is passed over; one that the family knows was trained for."""
     source = skip.source or class_.source
+    if skip.as_ == "target":
+        yield from _lent(class_, source, name, world)
+        return
     if skip.as_ == "dropped":
         if explained:
             yield Effect("degrades", "load", "ignored", visible(name), "it is dropped", "", source,
@@ -735,13 +902,15 @@ def _fitted(
     """Compare a tensor's shape with its parameter's, as the engine takes it; returns also how much it is padded by."""
     loader = profile.loaders[rule.loader]
     wanted = [value_of(axis, world) for axis in rule.shape]
-    odd = next((axis for axis in wanted if type(axis) is not int), None)
-    if odd is not None:
-        why = odd if isinstance(odd, Unknown) else Unknown(f"{', '.join(map(str, rule.shape))} is {wanted!r}")
+    if any(type(axis) is not int for axis in wanted):
+        why = next((axis for axis in wanted if isinstance(axis, Unknown)), None)
+        why = why or Unknown(f"{', '.join(map(str, rule.shape))} is {wanted!r}")
         return _unsure("load", visible(name), why), 0
     axis, sizes = loader.axis, f"{list(shape)} where it makes {wanted}"
     if len(shape) != len(wanted) or any(n != axis and shape[n] != size for n, size in enumerate(wanted)):
         fate, by = loader.other, 0
+    elif rule.joined:  # only what they are together counts
+        return None, 0
     else:
         by = wanted[axis] - shape[axis] if axis is not None else 0
         fate = (loader.smaller if by > 0 else loader.larger) if by else "taken"
@@ -752,7 +921,7 @@ def _fitted(
         word = "cut to what the config says" if fate == "cut" else "filled up with zeros"
         made = Effect("degrades", "load", "cut", visible(name), f"it is {word}: {sizes}", **parts)
         return made, by if fate == "padded" else 0
-    return Effect("refuses", "load", "refuses", visible(name), f"{fate}: {sizes}", fate, **parts), 0
+    return Effect("refuses", loader.stage, "refuses", visible(name), f"{fate}: {sizes}", fate, **parts), 0
 
 
 def _packed(class_: DrafterClass, rule: Param, name: str, world: World) -> Iterator[Effect]:
@@ -768,15 +937,26 @@ def _packed(class_: DrafterClass, rule: Param, name: str, world: World) -> Itera
 
 def _replaced(class_: DrafterClass, rule: Param, name: str, world: World) -> Iterator[Effect]:
     """Say that the target's takes the place of the drafter's own, which matters where the two differ."""
-    holds, copy = world.holds(rule.replaced), world("declared.copies")
+    holds = world.holds(rule.replaced)
+    if holds is not False:
+        yield from _lent(class_, rule.source or class_.source, name, world, holds if isinstance(holds, Unknown) else None)
+
+
+def _lent(
+    class_: DrafterClass, source: str, name: str, world: World, unsure: Unknown | None = None
+) -> Iterator[Effect]:  # fmt: skip
+    """Say that the target's stands in for a tensor, which matters unless it is a copy of it."""
+    copies = world("declared.copies")
     canonical = {disk: one for one, disk in world.drafter.names.items()}.get(name, name)
-    if holds is False or (isinstance(copy, Known) and canonical in copy.value):
+    if isinstance(copies, Known) and canonical in copies.value:
         return
-    see = "the target's takes its place: that matters unless it is a copy of it, which is not declared"
-    if isinstance(holds, Unknown):
-        see = f"whether the target's takes its place is not known: {holds.why}"
-    yield Effect("unknown", "load", "replaced", visible(name), see, "", rule.source or class_.source, class_.basis,
-                 worst="degrades")  # fmt: skip
+    outcome = "degrades" if isinstance(copies, Known) and unsure is None else "unknown"
+    see = "the target's takes its place" if outcome == "degrades" else (
+        "the target's takes its place: that matters unless it is a copy of it, which is not declared"
+    )
+    if unsure is not None:
+        see = f"whether the target's takes its place is not known: {unsure.why}"
+    yield Effect(outcome, "load", "replaced", visible(name), see, "", source, class_.basis, worst="degrades")
 
 
 _HOLDS = {"noise": "whatever the memory held", "ones": "ones", "zeros": "zeros"}
@@ -880,33 +1060,37 @@ def _asked(row: Capture, world: World) -> tuple[list[int] | None, str, list[Effe
             continue
         ids = seen.value
         fate = row.empty if ids == [] else row.odd
-        if isinstance(ids, list) and ids and all(type(i) is int for i in ids):
-            return [i + key.offset for i in ids], key.key, []
+        if isinstance(ids, list) and ids and all(type(i) in (int, float) and i == int(i) for i in ids):
+            return [int(i) + key.offset for i in ids], key.key, []
         if fate == "next":
             continue
         if fate != "default":
             see = f"{fate}: {visible(ids)}"
-            return None, "", [Effect("refuses", "run", "refuses", key.key, see, fate, row.source, row.basis)]
+            stage = row.empty_stage if ids == [] else row.odd_stage
+            return None, "", [Effect("refuses", stage, "refuses", key.key, see, fate, row.source, row.basis)]
         break
-    default = [value_of(e, world) for e in row.default]
-    if bad := next((v for v in default if isinstance(v, Unknown)), None):
+    default = [value_of(e, world) for e in (*row.default, *([row.spaced] if row.spaced else []))]
+    if any(type(v) is not int for v in default):
+        bad = next((v for v in default if isinstance(v, Unknown)), Unknown(f"the default layers are {default}"))
         return None, "", [_unsure("run", "aux layers", bad)]
+    if row.spaced:
+        first, last, count = default[0], default[-2], default[-1]
+        middle = [(first + last + 1) // 2] if count == 1 else []
+        return middle or [round(first + k * (last - first) / (count - 1)) for k in range(min(count, MAX_PARAMS))], "", []
     return default, "", []
 
 
 def _trained_on(world: World) -> list[int] | None:
     """Return the boundaries that the drafter was trained on, where that and their convention are declared."""
-    couple = world.couple
     assert world.drafter.contract is not None
-    fact = couple.facts.get("aux_layers") if couple else None
-    named = couple.facts.get("aux_convention") if couple else None
+    fact, named = world.facts.get("aux_layers"), world.facts.get("aux_convention")
     conventions = world.drafter.contract.conventions
     convention = conventions.get(str(named.value)) if named else None
     if convention is None and len(conventions) == 1:
         convention = next(iter(conventions.values()))
     if fact is None or convention is None:
         return None
-    return sorted(i + convention.offset for i in fact.value)
+    return [i + convention.offset for i in fact.value]
 
 
 def _trained(world: World, captured: list[int], parts: Mapping[str, Any]) -> Iterator[Effect]:
@@ -917,7 +1101,6 @@ def _trained(world: World, captured: list[int], parts: Mapping[str, Any]) -> Ite
         yield Effect("unknown", "run", "layers", "aux layers", f"it reads the inputs of layers {captured}: {why}",
                      **parts, worst="degrades")  # fmt: skip
     elif trained != captured:
-        see = f"it reads the inputs of layers {captured}; trained on those of {trained}"
-        assert world.couple is not None
-        yield Effect("degrades", "run", "layers", "aux layers", see, note=world.couple.facts["aux_layers"].source,
-                     **parts)  # fmt: skip
+        order = ", in that order" if sorted(trained) == captured else ""
+        see = f"it reads the inputs of layers {captured}; trained on those of {trained}{order}"
+        yield Effect("degrades", "run", "layers", "aux layers", see, note=world.facts["aux_layers"].source, **parts)

@@ -177,6 +177,11 @@ FACTS = {
     "partial_rotary_factor": _fact(
         "the factor it was trained with", Spec("number", "1 is all of a head", above=0, most=1)
     ),
+    "own_embedding": _fact(
+        "whether its embedding holds other values than the target's", Spec("bool", "false: it is a copy")
+    ),
+    "rope_theta": _fact("the base of the angles that it was trained with", Spec("number", "of rope", above=0)),
+    "rms_norm_eps": _fact("the epsilon of norms that it was trained with", Spec("number", "of RMS norms", above=0)),
     "meanings": _map(
         _fact("what it was trained for", _s("a meaning that the family knows")),
         "of those that its family lists in [meanings]",
@@ -277,13 +282,15 @@ _HAPPENS: Mapping[str, Spec] = {
     "see": _s("what the user will see; {expression} stands for its value", required=True),
     "when": Spec("cond", "over the engine's facts and the dims of the pair", required=True),
     "stage": _s("when it happens", choices=_STAGES),
-    "error": _s("the class of what is raised", pattern=_ERROR),
+    "error": _s("the class of what is raised", pattern=r"[A-Za-z_][\w.:]*"),
     "effect": _s("which kind of finding it is, if another than its outcome's", choices=_EFFECTS),
     "log": _s("what the log says of it; without it, nothing"),
     "do": _s("what to do, where that is more than the code's own"),
+    "late": Spec("bool", "it comes after all else of its stage"),
     **_SPAN,
 }
 _COND = Spec("cond", "an expression over the engine's facts")
+_KEY_OF_CLASS = _list(Spec("value"), least=1)
 _SEEN: Mapping[str, Spec] = {key: _ROW[key] for key in ("see", "basis", "source")}
 _JSON = Spec("value", "any value")
 _CONVERT = _table(
@@ -513,11 +520,26 @@ KINDS: Mapping[str, Spec] = {
             "which of its runners serves; the first that applies counts",
         ),
         methods=_list(
-            _table(is_=_s("its name", required=True), when=_WHEN, **_SPAN, source=_s(SOURCED)),
+            _table(
+                is_=_s("its name", required=True),
+                when=_WHEN,
+                **_SPAN,
+                source=_s(SOURCED),
+                idle=Spec("bool", "nothing of the drafter is read"),
+            ),
             "how the drafter is used; the first that applies counts",
             required=True,
         ),
         lifts=_list(_s("a table of a drafter's config whose keys come to the top level")),
+        configs=_table(
+            "the classes through which it reads configs",
+            is_=_list(_s("id of them", pattern=ID), "the engine's own before those of a library", required=True, least=1),
+            stage=_s("when it reads them", required=True, choices=_STAGES),
+            unknown=_s("the class of the error for a model_type that has none", required=True),
+            wrong=_s("the class of the error for a value of the wrong kind", required=True),
+            also=_map(_s("a model_type"), "a model_type that the engine adds -> the one whose class it takes"),
+            source=_s(SOURCED),
+        ),
         renamings=_list(
             _table(
                 "how architectures become others",
@@ -582,7 +604,10 @@ KINDS: Mapping[str, Spec] = {
                 outside=_fate("lost"),
                 outside_stage=_s("when that happens", choices=_STAGES),
                 empty=_fate("default", "next"),
+                empty_stage=_s("when that happens", choices=_STAGES),
                 odd=_fate("default", "next"),
+                odd_stage=_s("when that happens", choices=_STAGES),
+                spaced=Spec("cond", "how many, evenly from the first of default to the last"),
                 fewer=_s("the class of the error where the fusion takes more or fewer", pattern=_ERROR),
                 source=_s(SOURCED, required=True),
                 basis=_ROW["basis"]._replace(required=False),
@@ -595,6 +620,7 @@ KINDS: Mapping[str, Spec] = {
                 larger=_fate("cut", "taken"),
                 smaller=_fate("padded", "taken"),
                 other=_fate("taken"),
+                stage=_s("when that happens", choices=_STAGES),
                 source=_s(SOURCED),
             ),
             "name -> how a kind of parameter takes a tensor",
@@ -616,6 +642,7 @@ KINDS: Mapping[str, Spec] = {
                 to=_s("what stands in its place", required=True),
                 starts=_s("what it begins with"),
                 part=_s("what it holds somewhere"),
+                match=_s("a glob over names that are replaced as a whole"),
                 unless=_list(_s("a glob over names that stay")),
             )
         ),
@@ -623,7 +650,7 @@ KINDS: Mapping[str, Spec] = {
             _table(
                 "tensors that are passed over",
                 match=_s("a glob over names in the file", required=True),
-                as_=_fate("harmless", "dropped"),
+                as_=_fate("harmless", "dropped", "target"),
                 when=_WHEN,
                 **_SPAN,
                 lost=Spec("bool", "only those that find no parameter"),
@@ -647,9 +674,23 @@ KINDS: Mapping[str, Spec] = {
                 plain=Spec("cond", "where this holds it is made as it is, whatever quantisation the drafter declares"),
                 gives=_list(_s("a parameter that it holds, with others, in one")),
                 pads=_s("a name that it shares with those which, padded alike, change nothing together"),
+                joined=_s("a name that it shares with those which are put together before they are loaded"),
                 source=_s(SOURCED),
             ),
             "name -> what the engine makes of it",
+            required=True,
+        ),
+    ),
+    "configs": _table(
+        "what the classes of a library make of a config",
+        title=TITLE,
+        version=_s("the version that was read", required=True),
+        source=_s(SOURCED, required=True),
+        basis=_ROW["basis"]._replace(required=False),
+        known=_list(_s("a model_type that it has a class for, which was not read")),
+        types=_map(
+            _map(_KEY_OF_CLASS, "key -> the kinds of value that it may have, in one text; and what it holds if absent"),
+            "model_type -> the keys of its class",
             required=True,
         ),
     ),
@@ -844,6 +885,7 @@ FOLDERS = {
     "model": "models",
     "profile": "engines/profiles",
     "class": "engines/classes",
+    "configs": "engines/configs",
     "launch": "launches",
     "format": "formats",
     "engine": "engines",

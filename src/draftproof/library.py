@@ -310,6 +310,8 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
     elif kind == "launch":
         if not library.proven(kind, path):
             _check_launch(data, out)
+    elif kind == "configs":
+        _check_configs(data, out)
     else:
         _check_model(data, out, library, path.stem)
     if out.found:
@@ -317,7 +319,7 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
     builders: Mapping[str, Callable[..., AnyContract]] = {
         "scheme": _scheme, "pair": _pair, "acceptance": _shared, "model": _model, "engine": _engine,
         "release": _release, "trainer": _trainer, "profile": _profile, "class": _class,
-        "launch": _launches, "format": _format,
+        "launch": _launches, "format": _format, "configs": _configs,
     }  # fmt: skip
     build: Callable[..., AnyContract] = builders.get(kind, _contract)
     return build(kind, path.stem, data, out), ()
@@ -686,7 +688,21 @@ def _check_engine(data: Mapping[str, Any], out: Problems, library: Library) -> N
 SAYS = ("version", "runner", "method", "code", "architecture", "family", "line")  # what the interpreter itself finds
 
 
-_SIDES = ("drafter", "target", "launch", "declared", "has")  # what stands before a key, a flag, a fact, a tensor
+_SIDES = ("drafter", "target", "launch", "declared", "has", "written", "stored")  # what stands before a key, a flag, a fact, a tensor
+
+
+VALUES = ("int", "float", "bool", "text", "list", "table", "null", "any")  # kinds of what a config holds
+
+
+def _check_configs(data: Mapping[str, Any], out: Problems) -> None:
+    """Check that each key of a config class names kinds of value that there are, and one default at most."""
+    rows = {("types", name): keys or {} for name, keys in (data.get("types") or {}).items()}
+    for where, keys in rows.items():
+        for key, row in keys.items():
+            words = row[0].split() if row and isinstance(row[0], str) else []
+            if not words or len(row or ()) > 2 or set(words) - set(VALUES):
+                seen = visible(row)
+                out.add("CON104", (*where, key), seen, expected=f"kinds ({', '.join(VALUES)}), and one default")
 
 
 def _check_reading(kind: str, data: Mapping[str, Any], out: Problems, library: Library) -> None:
@@ -826,8 +842,9 @@ def _check_class(data: Mapping[str, Any], profiles: Iterable[Mapping[str, Any]],
             expected = f"for each of {', '.join(sorted(marks)) or 'none'}, as the name has"
             out.add("CON104", ("params", name, "for"), ", ".join(sorted(made)) or "nothing", expected=expected)
     for n, row in enumerate(data.get("names") or ()):
-        if row and ("starts" in row) == ("part" in row):
-            out.add("CON105", ("names", n), "both" if "part" in row else "neither", expected="starts or part")
+        if row and len(found := row.keys() & {"starts", "part", "match"}) != 1:
+            seen = " and ".join(sorted(found)) or "neither"
+            out.add("CON105", ("names", n), seen, expected="starts, part or match")
 
 
 def _check_launch(data: Mapping[str, Any], out: Problems) -> None:
@@ -1169,6 +1186,8 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         ranges={name: row["when"] for name, row in data.get("ranges", {}).items() if "when" in row},
         others=data.get("others", ()),
         unregistered=_row(says, none, out, "unregistered") if none else None,
+        configs=p.Through(**{f"{k}_" if k == "is" else k: v for k, v in read.items()})
+        if (read := data.get("configs")) else None,
         hooks=data.get("hooks", {}),
         targets=data.get("targets", ()),
         hookless=_row(says, bare, out, "hookless") if (bare := data.get("hookless")) else None,
@@ -1201,10 +1220,21 @@ def _launches(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any
     )
 
 
+def _configs(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
+    from draftproof import profiles as p  # noqa: PLC0415
+
+    def keys(rows: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: p.KeyOf(tuple(str(kinds).split()), *rest[:1]) for key, (kinds, *rest) in rows.items()}
+
+    types = {name: keys(rows) for name, rows in data["types"].items()}
+    return p.Configs(id, data["title"], data["version"], data["source"], types, frozenset(data.get("known", ())),
+                     data.get("basis", "read"))  # fmt: skip
+
+
 def _chosen(rows: Iterable[Mapping[str, Any]]) -> tuple[Any, ...]:
     from draftproof.profiles import Chosen  # noqa: PLC0415
 
-    return tuple(Chosen(row["is"], row.get("when"), row.get("source", "")) for row in rows)
+    return tuple(Chosen(row["is"], row.get("when"), row.get("source", ""), row.get("idle", False)) for row in rows)
 
 
 def _class(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:

@@ -51,6 +51,7 @@ class Chosen(Record):
     is_: str
     when: Expr | None = None
     source: str = ""
+    idle: bool = False  # of a method: nothing of the drafter is read
 
 
 class Renaming(Record):
@@ -82,8 +83,11 @@ class Capture(Record):
     high: Expr | None = None
     outside: str = "lost"  # a boundary out of range: lost, or the class of the error
     outside_stage: str = "run"
+    spaced: Expr | None = None  # as many as this says, evenly from the first of default to the last; one: the middle
     empty: str = "default"  # a list of none: default, or the class of the error
-    odd: str = "default"  # what is no list: default, or the class of the error
+    empty_stage: str = "run"
+    odd: str = "default"  # what is no list of numbers: default, or the class of the error
+    odd_stage: str = "run"
     fewer: str = "RuntimeError"  # fewer states than the fusion takes
     source: str = ""
     basis: str = "read"
@@ -97,6 +101,7 @@ class Loader(Record):
     smaller: str = ""
     other: str = "AssertionError"
     source: str = ""
+    stage: str = "load"  # when it is refused
 
 
 class Param(Record):
@@ -115,6 +120,7 @@ class Param(Record):
     plain: Expr | None = None  # where this holds it is made as it is: one that is stored quantised finds no place
     gives: tuple[str, ...] = ()  # parameters that it holds in one
     pads: str = ""  # tensors of one such name that are all padded alike change nothing
+    joined: str = ""  # tensors of one such name are put together first, so that only their sum counts
     source: str = ""
 
 
@@ -124,6 +130,7 @@ class Name(Record):
     to: str
     starts: str = ""
     part: str = ""
+    match: str = ""  # a glob: all of the name is replaced
     unless: tuple[str, ...] = ()  # globs
 
 
@@ -131,7 +138,7 @@ class Skip(Record):
     """Say which tensors are passed over: before they find a parameter, or where they find none."""
 
     match: str  # a glob over the name in the file
-    as_: str = "harmless"  # or dropped: the drafter was trained with it; or a class of error
+    as_: str = "harmless"  # or dropped: it was trained with it; target: the target's serves; or a class of error
     when: Expr | None = None
     lost: bool = False  # only one that finds no parameter
     source: str = ""
@@ -164,6 +171,36 @@ class Beside(Record):
     declared: Expr | None = None
     trained: Expr | None = None
     when: Expr | None = None
+    source: str = ""
+
+
+class KeyOf(Record):
+    """Say what kinds of value a key of a config class may have, and what it holds where the file has none."""
+
+    kinds: tuple[str, ...]  # int, float, bool, text, list, table, null, any
+    default: Any = None  # None: nothing that counts
+
+
+class Configs(Record):
+    """Hold what the classes of a library make of a config: model_type -> key -> what it may hold."""
+
+    id: str
+    title: str
+    version: str
+    source: str
+    types: Mapping[str, Mapping[str, KeyOf]]
+    known: frozenset[str] = frozenset()
+    basis: str = "read"
+
+
+class Through(Record):
+    """Say through which classes an engine reads configs, and what it raises."""
+
+    is_: tuple[str, ...]  # ids of such classes, the engine's own first
+    stage: str
+    unknown: str
+    wrong: str
+    also: Mapping[str, str] = MappingProxyType({})
     source: str = ""
 
 
@@ -200,6 +237,7 @@ class Profile(Record):
     portable: Mapping[str, tuple[Expr, ...]] = MappingProxyType({})  # key -> values that only say how it is loaded
     beside: tuple[Beside, ...] = ()
     ranges: Mapping[str, Expr] = MappingProxyType({})  # class -> when a version has it; any other is in all
+    configs: Through | None = None
 
 
 class Flag(Record):

@@ -118,12 +118,12 @@ def written(table: Table) -> str:
     return json.dumps(head)[:-1] + ', "rows": [\n' + ",\n".join(rows) + "\n]}\n"
 
 
-def digest(case: Case) -> str:
-    """Return eight hex digits of all that a case is made of, values apart."""
+def digest(case: Case, engine: str) -> str:
+    """Return eight hex digits of all that a case is made of for an engine, values apart."""
     target, drafter = cases.models(case)
     parts = [
         [made.config, made.table, made.weights, sorted(made.files)] for made in (target, drafter)
-    ] + [case.launch, case.env, case.twin, case.feature, case.folder]  # fmt: skip
+    ] + [case.launch[engine], case.env.get(engine, {}), case.twin, case.feature, case.folder]  # fmt: skip
     return f"{zlib.crc32(json.dumps(parts, sort_keys=True, default=str).encode()):08x}"
 
 
@@ -136,7 +136,7 @@ def table(lines: Iterable[Mapping[str, Any]], date: str) -> Table:
 
 
 def _judged(case: Case, line: Mapping[str, Any], lines: Mapping[str, Mapping[str, Any]]) -> Row | None:
-    row = Row(case.id, digest(case), "meant")
+    row = Row(case.id, digest(case, line["engine"]), "meant")
     if line["outcome"] != "ran":
         message = (line["message"] or "").strip().splitlines()
         error = line["error"] or line["outcome"]
@@ -230,7 +230,7 @@ def predict(case: Case, engine: str, version: str = "", runner: str = "") -> Pre
     flags = flags_of(words, case.env.get(engine, {}), library)
     side = made.target if made.target is not None and made.target.contract is not None else None
     return engines.predict(profile, library, made.drafter, side, made.couple, version=version, runner=runner,
-                           flags=flags)  # fmt: skip
+                           flags=flags, facts=facts(case))  # fmt: skip
 
 
 @cache
