@@ -492,7 +492,8 @@ def _registered(profile: Profile, architecture: str, class_: str) -> Iterator[Ef
     if class_:
         return
     shown = visible(architecture) or "no architecture"
-    if any(fnmatchcase(architecture, glob) for glob in profile.others):
+    targets = [glob for globs in profile.hooks.values() for glob in globs] if profile.unhooked else []
+    if any(fnmatchcase(architecture, glob) for glob in (*profile.others, *profile.unhooked, *targets)):
         yield _unsure("load", shown, Unknown("the engine has code for it, which was not read"))
     elif profile.unregistered is not None:
         yield _of(profile.unregistered, shown, name=shown)
@@ -523,8 +524,9 @@ def _hooked(profile: Profile, world: World) -> Iterator[Effect]:
     method = world("method")
     if isinstance(method, Unknown):
         return  # which is told
-    globs = profile.hooks.get(method.value) if isinstance(method, Known) else None
-    if globs is None:
+    name = str(method.value) if isinstance(method, Known) else ""
+    globs = profile.hooks.get(profile.alike.get(name, name))
+    if globs is None or world.holds(profile.hookless.when) is False:
         return
     seen = world("target.architectures")
     if isinstance(seen, Unknown):
@@ -534,7 +536,8 @@ def _hooked(profile: Profile, world: World) -> Iterator[Effect]:
     if any(fnmatchcase(name, glob) for name in names for glob in globs):
         return
     shown = visible(", ".join(names)) or "no architecture"
-    if profile.targets and not any(fnmatchcase(name, glob) for name in names for glob in profile.targets):
+    known = (*profile.targets, *profile.unhooked)
+    if known and not any(fnmatchcase(name, glob) for name in names for glob in known):
         why = Unknown(f"no class of {profile.title} for {shown} was read")
         yield _unsure(profile.hookless.stage, "target", why)
         return
@@ -698,7 +701,7 @@ def _all_read(view: View) -> bool:
 
 
 def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[Effect]:
-    """Walk the tensors in the order of the file, then ask what the parameters hold that none was loaded into."""
+    """Walk the tensors as a loader does, file by file and by name, then ask what no tensor was loaded into."""
     view = world.drafter
     if not _all_read(view):
         yield _unsure("load", "tensors", Unknown(view.table.basis or "not all tensors were read"))
@@ -708,39 +711,41 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
     explained = _explained(view, params)
     loaded: set[str] = set()
     padded: dict[tuple[Any, ...], list[tuple[int, Effect]]] = {}  # alike: by how much, and what that does
-    late: list[Effect] = []
+    early: list[Effect] = []  # what is looked at before anything is loaded
+    found: list[Effect] = []
     joined: dict[str, dict[str, tuple[int, int]]] = {}  # name -> tensor -> its rows, and those that there should be
-    for name, tensor in view.table.tensors.items():
+    for name in sorted(view.table.tensors, key=lambda name: (view.table.files.get(name, ""), name)):
         param = _renamed(class_.names, name)
-        found = params.get(param)
-        skip = _skip(class_, name, found is None, world)
+        made = params.get(param)
+        skip = _skip(class_, name, made is None, world)
         if isinstance(skip, Unknown):
-            yield _unsure("load", visible(name), skip)
+            found.append(_unsure("load", visible(name), skip))
             loaded.add(param)  # or not: that is told
         elif skip is not None:
-            yield from _skipped(class_, skip, name, name in explained, world)
-        elif found is not None:
-            rule, world.index = found
+            (early if skip.early else found).extend(_skipped(class_, skip, name, name in explained, world))
+        elif made is not None:
+            rule, world.index = made
             loaded |= {param, *(_filled(one, world.index) for one in rule.gives)}
-            late += _packed(class_, rule, name, world)
-            late += _filling(profile, class_, rule, name, tuple(tensor.shape), world, padded)
-            if rule.joined and tensor.shape and type(rows := value_of(rule.shape[0], world)) is int:
-                joined.setdefault(rule.joined, {})[name] = (tensor.shape[0], rows)
+            found += _packed(class_, rule, name, world)
+            shape = tuple(view.table.tensors[name].shape)
+            (early if rule.early else found).extend(_filling(profile, class_, rule, name, shape, world, padded))
+            if rule.joined and shape and type(rows := value_of(rule.shape[0], world)) is int:
+                joined.setdefault(rule.joined, {})[name] = (shape[0], rows)
             world.index = {}
         elif not any(fnmatchcase(param, glob) for glob, _ in failed):
-            yield from _unclaimed(class_, name, name in explained)
-    yield from late
+            found += _unclaimed(class_, name, name in explained)
     for group, fills in padded.items():
         alike = len({by for by, _ in fills}) == 1 and len(fills) == sum(
-            _group(*found) == group for found in params.values()
+            _group(*made) == group for made in params.values()
         )
-        yield from () if alike else (effect for _, effect in fills)
-    yield from _joined(profile, class_, params, joined)
+        found += () if alike else (effect for _, effect in fills)
+    found += _joined(profile, class_, params, joined)
     for param, (rule, index) in params.items():
         if param not in loaded:
             world.index = index
-            yield from _unset(class_, rule, param, world)
+            (early if rule.early else found).extend(_unset(class_, rule, param, world))
             world.index = {}
+    yield from (*early, *found)
 
 
 def _explained(view: View, params: Mapping[str, tuple[Param, dict[str, int]]]) -> set[str]:
@@ -907,13 +912,18 @@ def _fitted(
         why = why or Unknown(f"{', '.join(map(str, rule.shape))} is {wanted!r}")
         return _unsure("load", visible(name), why), 0
     axis, sizes = loader.axis, f"{list(shape)} where it makes {wanted}"
-    if len(shape) != len(wanted) or any(n != axis and shape[n] != size for n, size in enumerate(wanted)):
-        fate, by = loader.other, 0
-    elif rule.joined:  # only what they are together counts
+    if loader.flat:
+        shape, wanted = (prod(shape),), [prod(wanted)]
+    odd = len(shape) != len(wanted) or any(n != axis and shape[n] != size for n, size in enumerate(wanted))
+    by, fate = 0, loader.other if odd else "taken"
+    if axis is not None and axis >= len(shape):
+        fate = loader.narrows or loader.other
+    elif not odd and rule.joined:  # only what they are together counts
         return None, 0
-    else:
-        by = wanted[axis] - shape[axis] if axis is not None else 0
-        fate = (loader.smaller if by > 0 else loader.larger) if by else "taken"
+    elif axis is not None and shape[axis] < wanted[axis] and (not odd or (loader.narrows and loader.smaller != "padded")):
+        by, fate = wanted[axis] - shape[axis], loader.smaller
+    elif axis is not None and shape[axis] > wanted[axis] and not odd:
+        fate = loader.larger
     if fate == "taken":
         return None, 0
     parts: dict[str, Any] = {"source": loader.source or rule.source or class_.source, "basis": class_.basis}

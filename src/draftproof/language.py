@@ -180,7 +180,6 @@ FACTS = {
     "own_embedding": _fact(
         "whether its embedding holds other values than the target's", Spec("bool", "false: it is a copy")
     ),
-    "rope_theta": _fact("the base of the angles that it was trained with", Spec("number", "of rope", above=0)),
     "rms_norm_eps": _fact("the epsilon of norms that it was trained with", Spec("number", "of RMS norms", above=0)),
     "meanings": _map(
         _fact("what it was trained for", _s("a meaning that the family knows")),
@@ -581,8 +580,12 @@ KINDS: Mapping[str, Spec] = {
             least=1,
         ),
         hooks=_map(_list(_s("a glob over architectures")), "method -> the targets that it works with"),
+        alike=_map(_s("a method"), "method -> another, whose targets it works with"),
+        unhooked=_list(_s("a glob over architectures of targets that none works with; of any other it is not known")),
         hookless=_table(
-            "what happens with any other", **{k: v for k, v in _HAPPENS.items() if k not in ("when", *_SPAN)}
+            "what happens with any other",
+            **{k: v for k, v in _HAPPENS.items() if k not in ("when", *_SPAN)},
+            when=Spec("cond", "where a method needs anything of the target"),
         ),
         captures=_list(
             _table(
@@ -621,6 +624,8 @@ KINDS: Mapping[str, Spec] = {
                 smaller=_fate("padded", "taken"),
                 other=_fate("taken"),
                 stage=_s("when that happens", choices=_STAGES),
+                flat=Spec("bool", "the number of elements counts alone"),
+                narrows=_s("the axis is cut before sizes are compared: the class of the error where there is none"),
                 source=_s(SOURCED),
             ),
             "name -> how a kind of parameter takes a tensor",
@@ -654,6 +659,7 @@ KINDS: Mapping[str, Spec] = {
                 when=_WHEN,
                 **_SPAN,
                 lost=Spec("bool", "only those that find no parameter"),
+                early=Spec("bool", "before anything is loaded"),
                 source=_s(SOURCED),
             )
         ),
@@ -672,6 +678,7 @@ KINDS: Mapping[str, Spec] = {
                 replaced=Spec("cond", "where this holds the target's takes its place, whatever the file has"),
                 unused=Spec("cond", "where this holds it is loaded, and nothing reads it"),
                 plain=Spec("cond", "where this holds it is made as it is, whatever quantisation the drafter declares"),
+                early=Spec("bool", "whether it is there, and its size, are looked at before anything is loaded"),
                 gives=_list(_s("a parameter that it holds, with others, in one")),
                 pads=_s("a name that it shares with those which, padded alike, change nothing together"),
                 joined=_s("a name that it shares with those which are put together before they are loaded"),

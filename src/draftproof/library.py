@@ -1190,6 +1190,8 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         if (read := data.get("configs")) else None,
         hooks=data.get("hooks", {}),
         targets=data.get("targets", ()),
+        alike=data.get("alike", {}),
+        unhooked=data.get("unhooked", ()),
         hookless=_row(says, bare, out, "hookless") if (bare := data.get("hookless")) else None,
         beside=tuple(p.Beside(**row) for row in data.get("beside", ())),
         portable=data.get("portable", {}),

@@ -100,6 +100,8 @@ class Loader(Record):
     larger: str = ""
     smaller: str = ""
     other: str = "AssertionError"
+    flat: bool = False  # the number of elements counts alone
+    narrows: str = ""  # the axis is cut before sizes are compared: the class of the error where there is none
     source: str = ""
     stage: str = "load"  # when it is refused
 
@@ -119,6 +121,7 @@ class Param(Record):
     unused: Expr | None = None  # where this holds it is loaded, and nothing reads it
     plain: Expr | None = None  # where this holds it is made as it is: one that is stored quantised finds no place
     gives: tuple[str, ...] = ()  # parameters that it holds in one
+    early: bool = False  # whether it is there, and its size, are looked at before anything is loaded
     pads: str = ""  # tensors of one such name that are all padded alike change nothing
     joined: str = ""  # tensors of one such name are put together first, so that only their sum counts
     source: str = ""
@@ -141,6 +144,7 @@ class Skip(Record):
     as_: str = "harmless"  # or dropped: it was trained with it; target: the target's serves; or a class of error
     when: Expr | None = None
     lost: bool = False  # only one that finds no parameter
+    early: bool = False  # before anything is loaded
     source: str = ""
 
     def covers(self, name: str) -> bool:
@@ -238,6 +242,8 @@ class Profile(Record):
     beside: tuple[Beside, ...] = ()
     ranges: Mapping[str, Expr] = MappingProxyType({})  # class -> when a version has it; any other is in all
     configs: Through | None = None
+    alike: Mapping[str, str] = MappingProxyType({})  # method -> another, whose targets serve it too
+    unhooked: tuple[str, ...] = ()  # globs over targets that serve none; of any other that is not known
 
 
 class Flag(Record):

@@ -45,7 +45,9 @@ def lines(**of_broken: Any) -> list[dict[str, Any]]:
         ({"logits": [[1.0, 2.0011]]}, "degraded", "logits 0.0011"),
         ({"logits": [[1.0, "nan"]]}, "degraded", "not finite"),
         ({"logits": [[1.0, "-inf"]]}, "degraded", "not finite"),
-        ({"logits": [[1.0]]}, "degraded", "logits of [1] where they are [2]"),
+        ({"logits": [[1.0]]}, "degraded", "not finite"),
+        ({"logits": [[1.0, 2.0, "-inf"]]}, "meant", ""),
+        ({"logits": []}, "degraded", "0 rows of logits where there are 1"),
         ({"tokens": [2]}, "degraded", "tokens"),
     ],
 )

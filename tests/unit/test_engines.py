@@ -286,6 +286,24 @@ def test_target_must_serve_the_method(toy: Toy) -> None:
     assert toy(profile | {"targets": ["Mistral*", "Llama*"]}).outcome == "refuses"
 
 
+def test_target_that_is_known_to_serve_none(toy: Toy) -> None:
+    bare = {k: v for k, v in row(outcome="refuses", error="RuntimeError", see="not {name}").items() if k != "when"}
+    profile = {"hookless": bare, "hooks": {"other": ["Qwen3ForCausalLM"]}, "alike": {"eagle3": "other"},
+               "methods": [{"is": "eagle3"}, {"is": "other"}]}  # fmt: skip
+    assert toy(profile | {"unhooked": ["GemmaForCausalLM"]}).outcome == "unknown"
+    assert toy(profile | {"unhooked": ["LlamaForCausalLM"]}).outcome == "refuses"
+    held = bare | {"when": "stated(drafter.no_such_key)"}
+    assert toy(profile | {"unhooked": ["LlamaForCausalLM"], "hookless": held}).outcome == "as meant"
+
+
+@pytest.mark.parametrize(("early", "error"), [(False, "TypeError"), (True, "KeyError")])
+def test_what_is_looked_at_before_anything_is_loaded(toy: Toy, early: bool, error: str) -> None:
+    params = {"absent": {"shape": ["1"], "loader": "exact", "missing": "KeyError", "early": early}}
+    made = toy(skips=[{"match": "d2t", "as": "TypeError"}, {"match": "*"}], params=params)
+    assert made.refusal is not None
+    assert made.refusal.error == error
+
+
 def test_what_all_runners_do_is_said_once(toy: Toy) -> None:
     runners = [{"is": "A", "when": "stated(launch.a)"}, {"is": "B"}]
     rows = [row(), row(id="b", see="B does this", when='runner == "B"')]

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import gc
 import hashlib
+import importlib
 import json
 import logging
 import os
@@ -34,15 +35,22 @@ from typing import Any
 
 ENGINE = "vllm"
 LIMIT = 240  # seconds for one case
+MOST = {"V1": 25, "V2": 3}  # tokens to generate: one draft, its check, and one more; a step of the interpreter takes long
 ENVIRONMENT = {  # before vLLM is imported
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_HOST_IP": "127.0.0.1", "VLLM_LOGGING_LEVEL": "INFO",
+    "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_HOST_IP": "127.0.0.1", "VLLM_CONFIGURE_LOGGING": "0",
     "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }  # fmt: skip
 HOLD = {  # how the engine is held here; none of it is about drafting
-    "skip_tokenizer_init": True, "max_num_seqs": 1, "max_num_batched_tokens": 256, "num_gpu_blocks_override": 64,
+    "skip_tokenizer_init": True, "max_num_seqs": 1, "max_num_batched_tokens": 256, "num_gpu_blocks_override": 8,
     "enable_prefix_caching": False, "distributed_executor_backend": "uni", "disable_log_stats": False,
 }  # fmt: skip
+COMMON = (  # what all cases need, imported before the first, so that a fork has it
+    "compressed_tensors.quantization", "vllm.model_executor.layers.quantization.online.base",
+    "vllm.model_executor.models.llama_eagle3", "vllm.model_executor.model_loader.default_loader",
+    "vllm.v1.attention.backends.cpu_attn", "vllm.v1.engine.llm_engine", "vllm.v1.metrics.reader",
+    "vllm.v1.worker.cpu_worker", "vllm.v1.worker.cpu_model_runner",
+)  # fmt: skip
 
 
 def prepare(runner: str) -> None:
@@ -181,7 +189,7 @@ def first_tokens(seen: Seen) -> Callable[[Any], None]:
     return tell
 
 
-def run(case: dict[str, Any], places: dict[str, str], seen: Seen) -> dict[str, Any]:
+def run(case: dict[str, Any], places: dict[str, str], seen: Seen, most: int) -> dict[str, Any]:
     """Run one case, and return what is known beside `seen`."""
     from vllm import SamplingParams
     from vllm.engine.arg_utils import AsyncEngineArgs
@@ -211,7 +219,7 @@ def run(case: dict[str, Any], places: dict[str, str], seen: Seen) -> dict[str, A
     if drafter is not None:
         spy(drafter, "propose", first_tokens(seen))
     prompt = TokensPrompt(prompt_token_ids=case["prompt"])
-    params = SamplingParams(temperature=0, max_tokens=case["tokens"], ignore_eos=True, detokenize=False)
+    params = SamplingParams(temperature=0, max_tokens=min(case["tokens"], most), ignore_eos=True, detokenize=False)
     engine.add_request("0", prompt, params)
     while engine.has_unfinished_requests():
         engine.step()
@@ -247,7 +255,7 @@ def judge(folder: Path, path: Path, runner: str, version: str) -> dict[str, Any]
     logging.getLogger("vllm").addHandler(Warnings(seen))
     line: dict[str, Any] = {"id": case["id"], "engine": ENGINE, "version": version, "runner": runner}
     try:
-        line |= {"outcome": "ran", "stage": "run", "error": "", "message": "", **run(case, places, seen)}
+        line |= {"outcome": "ran", "stage": "run", "error": "", "message": "", **run(case, places, seen, MOST[runner])}
     except BaseException as raised:
         error = innermost(raised)
         text = re.sub(re.escape(str(folder)) + r"[^\s'\"]*", "PATH", str(error))
@@ -309,11 +317,18 @@ def main() -> int:
 
     torch.set_num_threads(1)
     gc.collect = lambda *generation: 0  # three quarters of a case's time, and a case's process ends
-    from vllm.entrypoints.common import cli_args
-    from vllm.v1.engine import llm_engine
-    from vllm.v1.worker import cpu_worker
+    from vllm.entrypoints.common.cli_args import make_arg_parser
+    from vllm.model_executor.models import registry
+    from vllm.platforms import current_platform
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    del cli_args, llm_engine, cpu_worker  # in the parent, so that a fork has them
+    for name in COMMON:
+        importlib.import_module(name)
+    make_arg_parser(FlexibleArgumentParser())
+    logging.getLogger("vllm").setLevel(logging.WARNING)
+    registry._run_in_subprocess = lambda inspect: inspect()  # a model class is asked what it can; no GPU is to be spared
+    current_platform.register_triton_kernel_overrides()  # once: it looks through all modules
+    type(current_platform).register_triton_kernel_overrides = classmethod(lambda cls: None)
     gc.disable()
     gc.freeze()
     version = vllm.__version__.partition("+")[0]

@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -154,14 +155,15 @@ def _judged(case: Case, line: Mapping[str, Any], lines: Mapping[str, Mapping[str
 
 def _apart(line: Mapping[str, Any], twin: Mapping[str, Any]) -> str:
     """Say how a run is worse than its twin's; nothing if it is not."""
-    if line.get("accepted") is not None:
-        count, whole = line["accepted"], twin["accepted"]
-        return f"accepted {count} of {whole}" if count < whole else _otherwise(line["proposed"], twin["proposed"])
-    rows, others = line["logits"] or [], twin["logits"] or []
-    if [len(row) for row in rows] != [len(row) for row in others]:
-        return f"logits of {[len(row) for row in rows]} where they are {[len(row) for row in others]}"
-    pairs = [pair for one, two in zip(rows, others, strict=True) for pair in zip(one, two, strict=True)]
-    pairs = [(a, b) for a, b in pairs if a != b]  # -inf where a head has no such token, in both
+    if (count := line.get("accepted")) is not None and count < (whole := twin["accepted"]):
+        return f"accepted {count} of {whole}"
+    if "proposed" in line:
+        return _otherwise(line["proposed"], twin["proposed"])
+    rows, others = line.get("logits") or [], twin.get("logits") or []
+    if len(rows) != len(others):
+        return f"{len(rows)} rows of logits where there are {len(others)}"
+    pairs = [pair for row in zip(rows, others, strict=True) for pair in zip_longest(*row, fillvalue="-inf")]
+    pairs = [(a, b) for a, b in pairs if a != b]  # -inf where there is no such token, in both
     if any(not isinstance(x, (int, float)) or not math.isfinite(x) for pair in pairs for x in pair):
         return "not finite"
     most = max((abs(a - b) for a, b in pairs), default=0.0)
