@@ -75,6 +75,27 @@ def prepare(runner: str) -> None:
         backends.backends["cpu"] = types.SimpleNamespace(driver=Driver, compiler=None)
 
 
+def decode(out: Any, query: Any, cache: Any, scale: float, tables: Any, lengths: Any) -> None:
+    """Attend in plain torch as the CPU's kernel for latent attention does, which is made for one size alone."""
+    for row, length in enumerate(lengths.tolist()):
+        blocks = tables[row, : -(-length // cache.shape[1])].long()
+        rows = cache[blocks].reshape(-1, cache.shape[-1])[:length].float()
+        weights = (query[row].float() @ rows.T * scale).softmax(-1)
+        out[row] = weights @ rows[:, : out.shape[-1]]
+
+
+def any_size() -> None:
+    """Let latent attention have any size, and blocks as long as those of a target with other attention."""
+    from vllm import _custom_ops
+    from vllm.v1.attention.backend import MultipleOf
+    from vllm.v1.attention.backends.mla.cpu_mla import CPUMLABackend
+
+    CPUMLABackend.get_supported_head_sizes = classmethod(lambda cls: [])
+    CPUMLABackend.get_supported_kernel_block_sizes = staticmethod(lambda kv_cache_spec=None: [MultipleOf(16)])
+    CPUMLABackend.supports_block_size = classmethod(lambda cls, block_size: True)
+    _custom_ops.mla_decode_kvcache_cpu = decode
+
+
 class Seen:
     """Hold what was seen of a case so far."""
 
@@ -326,6 +347,7 @@ def main() -> int:
         importlib.import_module(name)
     make_arg_parser(FlexibleArgumentParser())
     logging.getLogger("vllm").setLevel(logging.WARNING)
+    any_size()
     registry._run_in_subprocess = lambda inspect: inspect()  # a model class is asked what it can; no GPU is to be spared
     current_platform.register_triton_kernel_overrides()  # once: it looks through all modules
     type(current_platform).register_triton_kernel_overrides = classmethod(lambda cls: None)
