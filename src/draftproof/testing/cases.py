@@ -440,6 +440,11 @@ def cases(engine: str = "") -> list[Case]:
     return [case for case in _all().values() if not engine or engine in case.launch]
 
 
+def contract(family: str) -> str:
+    """Return the contract of a family that no name in a config tells, as a user would give it; "" for others."""
+    return str(_data()["family"][family].get("contract", ""))
+
+
 def case(id: str) -> Case:
     """Return the case of an id."""
     return _all()[id]
