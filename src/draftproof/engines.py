@@ -175,6 +175,8 @@ class World:
         if name in self.said:
             said = self.said[name]
             return said if isinstance(said, Unknown) else Known(said, name)
+        if name == "lifted":
+            return Known(bool(self.lifted), "the drafter's config")
         if name in self.exprs:
             value = value_of(self.exprs[name], self)
             return value if isinstance(value, Unknown) else Known(value, str(self.exprs[name]))
@@ -274,11 +276,9 @@ class World:
 
     @cached_property
     def model_type(self) -> str:
-        """Return the drafter's model_type, or the one whose class the engine takes for it; "" if it has none."""
-        through = self.profile.configs
-        places = (*(f"{table}.model_type" for table in self.profile.lifts), "model_type")
-        seen = next((s for place in places if isinstance(s := self.drafter.config(place), Known)), None)
-        name = seen.value if seen and isinstance(seen.value, str) else ""
+        """Return the drafter's model_type, or the one whose class the engine takes for it; "" where there is no class."""
+        through, seen = self.profile.configs, self.drafter.config("model_type")
+        name = seen.value if not self.lifted and isinstance(seen, Known) and isinstance(seen.value, str) else ""
         return through.also.get(name, name) if through else name
 
     @cached_property
@@ -288,14 +288,21 @@ class World:
 
     def _written(self, view: View, key: str) -> Seen:
         """Return what a config says of a key; null is a value here, for engines tell it from what is not there."""
-        tables = self.profile.lifts if view is self.drafter else ()
-        for place in (*(f"{table}.{key}" for table in tables), key):
+        tables = self.lifted if view is self.drafter else ()
+        top = (key,) if not tables or key.partition(".")[0] in self.profile.lift_keeps else ()
+        for place in (*top, *(f"{table}.{key}" for table in tables)):
             if view.config.is_null(place):
                 return Known(None, f"{view.checkpoint.role} config.json: {place}")
             seen = view.config(place)
             if not isinstance(seen, Absent):
                 return seen
-        return view.config(key)
+        return view.config(key) if top else Absent(f"{view.checkpoint.role} config.json: {tables[0]}.{key}")
+
+    @cached_property
+    def lifted(self) -> tuple[str, ...]:
+        """Return the tables of the drafter's config that are read in place of the whole."""
+        beside = self.profile.lift_with
+        return self.profile.lifts if not beside or isinstance(self.drafter.config(beside), Known) else ()
 
     def holds(self, when: Expr | None) -> bool | Unknown:
         """Return whether a condition holds; one that is not given does."""

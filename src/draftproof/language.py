@@ -181,6 +181,9 @@ FACTS = {
         "whether its embedding holds other values than the target's", Spec("bool", "false: it is a copy")
     ),
     "rms_norm_eps": _fact("the epsilon of norms that it was trained with", Spec("number", "of RMS norms", above=0)),
+    "norm_before_residual": _fact(
+        "what it was trained with: whether the residual is the state after its norm", Spec("bool", "as its key says")
+    ),
     "meanings": _map(
         _fact("what it was trained for", _s("a meaning that the family knows")),
         "of those that its family lists in [meanings]",
@@ -529,7 +532,9 @@ KINDS: Mapping[str, Spec] = {
             "how the drafter is used; the first that applies counts",
             required=True,
         ),
-        lifts=_list(_s("a table of a drafter's config whose keys come to the top level")),
+        lifts=_list(_s("a table of a drafter's config that is read in place of the whole")),
+        lift_with=_s("a key: only beside it such a table is read"),
+        lift_keeps=_list(_s("a key that is read from the whole first all the same")),
         configs=_table(
             "the classes through which it reads configs",
             is_=_list(_s("id of them", pattern=ID), "the engine's own before those of a library", required=True, least=1),

@@ -685,7 +685,7 @@ def _check_engine(data: Mapping[str, Any], out: Problems, library: Library) -> N
         _check_when((row or {}).get("when"), ("rows", n, "when"), out, library)
 
 
-SAYS = ("version", "runner", "method", "code", "architecture", "family", "line")  # what the interpreter itself finds
+SAYS = ("version", "lifted", "runner", "method", "code", "architecture", "family", "line")  # what is found
 
 
 _SIDES = ("drafter", "target", "launch", "declared", "has", "written", "stored")  # what stands before a key, a flag, a fact, a tensor
@@ -1181,6 +1181,8 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         runners=_chosen(data.get("runners", ())),
         methods=_chosen(data["methods"]),
         lifts=data.get("lifts", ()),
+        lift_with=data.get("lift_with", ""),
+        lift_keeps=data.get("lift_keeps", ()),
         renamings=tuple(p.Renaming(**{"when": None, **row}) for row in data.get("renamings", ())),
         registry=data["registry"],
         ranges={name: row["when"] for name, row in data.get("ranges", {}).items() if "when" in row},

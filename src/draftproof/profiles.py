@@ -243,6 +243,8 @@ class Profile(Record):
     ranges: Mapping[str, Expr] = MappingProxyType({})  # class -> when a version has it; any other is in all
     configs: Through | None = None
     alike: Mapping[str, str] = MappingProxyType({})  # method -> another, whose targets serve it too
+    lift_with: str = ""  # a key: only beside it the tables are read in place of the whole
+    lift_keeps: tuple[str, ...] = ()  # keys that are read from the whole first
     unhooked: tuple[str, ...] = ()  # globs over targets that serve none; of any other that is not known
 
 
