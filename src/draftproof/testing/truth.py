@@ -268,9 +268,14 @@ def view(drafter: Model) -> View:
 
 
 def facts(case: Case) -> dict[str, Fact]:
-    """Return what is declared of a case's drafter: the layers it was trained on, as boundaries, and other facts."""
-    said = {"aux_layers": list(case.facts["aux"]), "aux_convention": "boundary"} if "aux" in case.facts else {}
-    said |= {key: value for key, value in case.facts.items() if key != "aux"}
+    """Return what is declared of a case's drafter: the layers it was trained on, in a convention of its family."""
+    said = {key: value for key, value in case.facts.items() if key != "aux"}
+    if "aux" in case.facts:  # boundaries
+        contract, _ = _library().get("family", family_of(case.family))
+        conventions = contract.conventions if contract is not None else {}
+        by = next((name for name, one in conventions.items() if not one.offset), next(iter(conventions), "boundary"))
+        offset = conventions[by].offset if by in conventions else 0
+        said |= {"aux_layers": [layer - offset for layer in case.facts["aux"]], "aux_convention": by}
     return {key: Fact(value, "the case") for key, value in said.items()}
 
 
