@@ -289,7 +289,8 @@ def judge(folder: Path, path: Path, runner: str, version: str) -> dict[str, Any]
 def digest(folder: Path, path: Path) -> str:
     """Return what changes where anything of a case does that the engine sees: its words and all files."""
     case = json.loads(path.read_text(encoding="utf-8"))
-    seen = hashlib.sha256(json.dumps([case[key] for key in ("launch", "env", "prompt", "tokens")]).encode())
+    words = [case["launch"][ENGINE], case["env"].get(ENGINE, {}), case["prompt"], case["tokens"]]
+    seen = hashlib.sha256(json.dumps(words).encode())
     for place in (folder / "targets" / case["target"], path.parent / case["drafter"]):
         for file in sorted(p for p in place.rglob("*") if p.is_file()):
             seen.update(str(file.relative_to(place)).encode() + file.read_bytes())
