@@ -104,7 +104,16 @@ _OF_TEXT: Mapping[str, Callable[[str, str], bool]] = {
 _OF_TEXTS: Mapping[str, Callable[[Sequence[Any], str], bool]] = {  # of a list of texts
     "some": lambda texts, glob: any(isinstance(one, str) and fnmatchcase(one, glob) for one in texts),
 }
-_OF_ENGINES = ("either", "stated", "null", "kind", "first", "lower", *_OF_TEXT, *_OF_TEXTS)  # calls in an expression with texts
+_OF_ENGINES = (
+    "either",
+    "stated",
+    "null",
+    "kind",
+    "first",
+    "lower",
+    *_OF_TEXT,
+    *_OF_TEXTS,
+)  # calls in an expression with texts
 
 
 @dataclass(frozen=True)
@@ -188,7 +197,14 @@ def _allow(node: ast.expr, names: set[str], depth: int, texts: bool) -> None:
         case ast.Call(func=ast.Name(id="file"), args=[ast.Constant(value=str())], keywords=[]) if texts:
             pass
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if texts and name in _OF_ENGINES:
-            wanted = {"either": range(2, 20), "stated": (1,), "null": (1,), "kind": (1,), "first": (1,), "lower": (1,)}.get(name, (2,))
+            wanted = {
+                "either": range(2, 20),
+                "stated": (1,),
+                "null": (1,),
+                "kind": (1,),
+                "first": (1,),
+                "lower": (1,),
+            }.get(name, (2,))
             if len(args) not in wanted or (len(args) == 1 and not _dotted(args[0])):
                 raise ExprError(f"{name} takes {'a name' if 1 in wanted else 'two values or more'}")
             parts = args

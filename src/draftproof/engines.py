@@ -253,7 +253,9 @@ class World:
         for tensor in table.tensors.values():
             if tensor.dtype.startswith(("F", "BF")):
                 sizes[tensor.dtype] = sizes.get(tensor.dtype, 0) + prod(tensor.shape)
-        return Known(max(sizes, key=lambda d: sizes[d]), "the drafter's files") if sizes else Absent("the drafter's files")
+        return (
+            Known(max(sizes, key=lambda d: sizes[d]), "the drafter's files") if sizes else Absent("the drafter's files")
+        )
 
     def _flag(self, key: str) -> Seen:
         """Return a flag of the launch; of one that holds a table, a key of it."""
@@ -276,7 +278,7 @@ class World:
 
     @cached_property
     def model_type(self) -> str:
-        """Return the drafter's model_type, or the one whose class the engine takes for it; "" where there is no class."""
+        """Return the model_type, or the one whose class the engine takes for it; "" where there is no class."""
         through, seen = self.profile.configs, self.drafter.config("model_type")
         name = seen.value if not self.lifted and isinstance(seen, Known) and isinstance(seen.value, str) else ""
         return through.also.get(name, name) if through else name
@@ -778,7 +780,7 @@ def _joined(
     params: Mapping[str, tuple[Param, dict[str, int]]],
     joined: Mapping[str, Mapping[str, tuple[int, int]]],
 ) -> Iterator[Effect]:
-    """Say what becomes of tensors that are put together: each is lost without the others, and only the sum is checked."""
+    """Say what becomes of tensors that are put together: lost without the others, and only the sum is checked."""
     for group, rows in joined.items():
         rules = [rule for rule, _ in params.values() if rule.joined == group]
         loader = profile.loaders[rules[0].loader]
@@ -786,7 +788,9 @@ def _joined(
         have, want = (sum(pair[n] for pair in rows.values()) for n in (0, 1))
         names = ", ".join(map(visible, rows))
         if len(rows) < len(rules):
-            yield Effect("degrades", "load", "ignored", names, "it is dropped: its other part is not there", "", **parts)
+            yield Effect(
+                "degrades", "load", "ignored", names, "it is dropped: its other part is not there", "", **parts
+            )
         elif have != want:
             see = f"{loader.larger}: together {have} rows where it makes {want}"
             yield Effect("refuses", loader.stage, "refuses", names, see, loader.larger, **parts)
@@ -927,7 +931,9 @@ def _fitted(
         fate = loader.narrows or loader.other
     elif not odd and rule.joined:  # only what they are together counts
         return None, 0
-    elif axis is not None and shape[axis] < wanted[axis] and (not odd or (loader.narrows and loader.smaller != "padded")):
+    elif (
+        axis is not None and shape[axis] < wanted[axis] and (not odd or (loader.narrows and loader.smaller != "padded"))
+    ):
         by, fate = wanted[axis] - shape[axis], loader.smaller
     elif axis is not None and shape[axis] > wanted[axis] and not odd:
         fate = loader.larger
@@ -956,7 +962,9 @@ def _replaced(class_: DrafterClass, rule: Param, name: str, world: World) -> Ite
     """Say that the target's takes the place of the drafter's own, which matters where the two differ."""
     holds = world.holds(rule.replaced)
     if holds is not False:
-        yield from _lent(class_, rule.source or class_.source, name, world, holds if isinstance(holds, Unknown) else None)
+        yield from _lent(
+            class_, rule.source or class_.source, name, world, holds if isinstance(holds, Unknown) else None
+        )
 
 
 def _lent(
@@ -968,8 +976,10 @@ def _lent(
     if isinstance(copies, Known) and canonical in copies.value:
         return
     outcome = "degrades" if isinstance(copies, Known) and unsure is None else "unknown"
-    see = "the target's takes its place" if outcome == "degrades" else (
-        "the target's takes its place: that matters unless it is a copy of it, which is not declared"
+    see = (
+        "the target's takes its place"
+        if outcome == "degrades"
+        else ("the target's takes its place: that matters unless it is a copy of it, which is not declared")
     )
     if unsure is not None:
         see = f"whether the target's takes its place is not known: {unsure.why}"
@@ -1093,7 +1103,11 @@ def _asked(row: Capture, world: World) -> tuple[list[int] | None, str, list[Effe
     if row.spaced:
         first, last, count = default[0], default[-2], default[-1]
         middle = [(first + last + 1) // 2] if count == 1 else []
-        return middle or [round(first + k * (last - first) / (count - 1)) for k in range(min(count, MAX_PARAMS))], "", []
+        return (
+            middle or [round(first + k * (last - first) / (count - 1)) for k in range(min(count, MAX_PARAMS))],
+            "",
+            [],
+        )
     return default, "", []
 
 

@@ -537,7 +537,9 @@ KINDS: Mapping[str, Spec] = {
         lift_keeps=_list(_s("a key that is read from the whole first all the same")),
         configs=_table(
             "the classes through which it reads configs",
-            is_=_list(_s("id of them", pattern=ID), "the engine's own before those of a library", required=True, least=1),
+            is_=_list(
+                _s("id of them", pattern=ID), "the engine's own before those of a library", required=True, least=1
+            ),
             stage=_s("when it reads them", required=True, choices=_STAGES),
             unknown=_s("the class of the error for a model_type that has none", required=True),
             wrong=_s("the class of the error for a value of the wrong kind", required=True),

@@ -688,7 +688,15 @@ def _check_engine(data: Mapping[str, Any], out: Problems, library: Library) -> N
 SAYS = ("version", "lifted", "runner", "method", "code", "architecture", "family", "line")  # what is found
 
 
-_SIDES = ("drafter", "target", "launch", "declared", "has", "written", "stored")  # what stands before a key, a flag, a fact, a tensor
+_SIDES = (
+    "drafter",
+    "target",
+    "launch",
+    "declared",
+    "has",
+    "written",
+    "stored",
+)  # what stands before a key, a flag, a fact, a tensor
 
 
 VALUES = ("int", "float", "bool", "text", "list", "table", "null", "any")  # kinds of what a config holds

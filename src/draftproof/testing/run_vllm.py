@@ -35,7 +35,10 @@ from typing import Any
 
 ENGINE = "vllm"
 LIMIT = 240  # seconds for one case
-MOST = {"V1": 25, "V2": 3}  # tokens to generate: one draft, its check, and one more; a step of the interpreter takes long
+MOST = {
+    "V1": 25,
+    "V2": 3,
+}  # tokens to generate: one draft, its check, and one more; a step of the interpreter takes long
 ENVIRONMENT = {  # before vLLM is imported
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_HOST_IP": "127.0.0.1", "VLLM_CONFIGURE_LOGGING": "0",
@@ -349,7 +352,9 @@ def main() -> int:
     make_arg_parser(FlexibleArgumentParser())
     logging.getLogger("vllm").setLevel(logging.WARNING)
     any_size()
-    registry._run_in_subprocess = lambda inspect: inspect()  # a model class is asked what it can; no GPU is to be spared
+    registry._run_in_subprocess = lambda inspect: (
+        inspect()
+    )  # a model class is asked what it can; no GPU is to be spared
     current_platform.register_triton_kernel_overrides()  # once: it looks through all modules
     type(current_platform).register_triton_kernel_overrides = classmethod(lambda cls: None)
     gc.disable()

@@ -162,7 +162,9 @@ def _apart(line: Mapping[str, Any], twin: Mapping[str, Any]) -> str:
     rows, others = line.get("logits") or [], twin.get("logits") or []
     if len(rows) != len(others):
         return f"{len(rows)} rows of logits where there are {len(others)}"
-    pairs: list[tuple[Any, Any]] = [pair for row in zip(rows, others, strict=True) for pair in zip_longest(*row, fillvalue="-inf")]
+    pairs: list[tuple[Any, Any]] = [
+        pair for row in zip(rows, others, strict=True) for pair in zip_longest(*row, fillvalue="-inf")
+    ]
     pairs = [(a, b) for a, b in pairs if a != b]  # -inf where there is no such token, in both
     if any(not isinstance(x, (int, float)) or not math.isfinite(x) for pair in pairs for x in pair):
         return "not finite"
