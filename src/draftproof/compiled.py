@@ -1,8 +1,8 @@
 """Contract files in the form in which they are fast to read: what was read of each and checked, as JSON beside it.
 
 The form is written when the wheel is built, so an installed package alone has it, of the kinds that are long. A digest
-over the bytes of the contract file and of what is kept of it stands in front. Where it does not hold, because a file
-was edited or broken, the contract file itself is read and checked, as in a source tree.
+over the bytes of the contract file and of what is kept of it stands in front: it holds for the same bytes wherever they
+stand. Where it does not, because a file was edited or broken, the file itself is read and checked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from draftproof.dims import Expr
-from draftproof.language import KINDS, Spec, Where
+from draftproof.language import KINDS, Spec, Where, read_file
 
 OF = ("profile", "class", "launch")  # kinds
 _SAME = frozenset(("str", "int", "number", "bool", "value"))  # values that JSON keeps as they are
@@ -28,13 +28,14 @@ def pack(kind: str, body: Mapping[str, Any], lines: Mapping[Where, int], raw: by
     return f"{_digest(raw, text)}\n".encode() + text
 
 
-def unpack(kind: str, path: Path, raw: bytes) -> tuple[dict[str, Any], dict[Where, int]] | None:
-    """Return body and lines of a contract file from its form at a path, or None where that does not tell of its bytes.
+def unpack(kind: str, form: Path, path: Path) -> tuple[dict[str, Any], dict[Where, int]] | None:
+    """Return body and lines of a contract file from its form, or None where that does not tell of the file's bytes.
 
     Expressions are parsed when they are first used.
     """
     try:
-        digest, _, text = path.read_bytes().partition(b"\n")
+        digest, _, text = form.read_bytes().partition(b"\n")
+        raw = read_file(path)
     except OSError:
         return None
     if digest.decode("ascii", "replace") != _digest(raw, text):

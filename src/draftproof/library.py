@@ -65,11 +65,6 @@ from draftproof.rules import RULES
 _INSIDE = Path(__file__).with_name("shipped")  # where an installed package has them
 
 
-def _compiled(path: Path) -> Path:
-    """Return where the compiled form of a shipped contract file is."""
-    return _INSIDE.with_name("compiled") / path.relative_to(_INSIDE).with_suffix(".json")
-
-
 def shipped_root() -> Path:
     """Return the folder of the contracts that ship with draftproof."""
     return _INSIDE if _INSIDE.is_dir() else Path(__file__).parents[2] / "contracts"
@@ -240,8 +235,8 @@ class Library:
 
     def _kept(self, kind: str, path: Path) -> tuple[dict[str, Any] | None, Problems] | None:
         """Return what parsed returns from the compiled form of a file, where the package has one that holds."""
-        raw = _text(path) if kind in compiled.OF and self.sealed(path) else None
-        kept = compiled.unpack(kind, _compiled(path), raw) if raw is not None else None
+        form = _INSIDE.with_name("compiled") / FOLDERS[kind] / f"{path.stem}.json"
+        kept = compiled.unpack(kind, form, path) if kind in compiled.OF else None
         if kept is None:
             return None
         self._proven.add((kind, path))

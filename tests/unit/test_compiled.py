@@ -158,8 +158,14 @@ def test_form_of_a_contract_that_cannot_be_read_is_not_made(package: Path, tmp_p
         library.compile_all(package / "shipped", tmp_path / "out")
 
 
-def test_folder_of_contracts_of_ones_own_has_no_compiled_form(package: Path, tmp_path: Path) -> None:
-    shutil.copytree(package / "shipped", tmp_path / "own")
-    own = Library(tmp_path / "own")
-    assert own.get("profile", "vllm")[0] is not None
-    assert own.proven("profile", own.files("profile")["vllm"]) is False
+def test_form_holds_for_the_same_bytes_elsewhere_and_for_no_others(package: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own" / FOLDERS["profile"]
+    shutil.copytree(package / "shipped" / FOLDERS["profile"], own)
+    path = own / "sglang.toml"
+    path.write_text("# Mine\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    found = Library(tmp_path / "own")
+    for id, holds in (("vllm", True), ("sglang", False)):
+        profile, wrong = found.get("profile", id)
+        assert [f.code for f in wrong] == ([] if holds else ["CON114"])
+        assert found.proven("profile", found.files("profile")[id]) is holds
+        assert profile.rows[0].line().startswith(found.label(own / f"{id}.toml"))
