@@ -238,7 +238,7 @@ class World:
             return Known(config.code or ("unread" if config.broken else "read"), "config.json")
         if key == "weights":
             return Known(table.state or ("unread" if table.basis else "read"), "the drafter's files")
-        if not table.read or not table.complete:
+        if not _all_read(self.drafter):
             return Unknown(table.basis or "not all tensors were read", told=True)
         if key == "count":
             return Known(len(table.tensors), "the drafter's files")
@@ -248,6 +248,8 @@ class World:
             more = [n for n, size in files.items() if n.endswith(".safetensors") and n not in own
                     and size not in copies and n > max(own, default=n)]  # fmt: skip
             indexed = any(n.endswith(".safetensors.index.json") for n in files)
+            if more and not indexed and not table.complete:
+                return Unknown("not all tensors were read", told=True)
             return Known(bool(more) and not indexed, "the drafter's files")
         sizes: dict[str, int] = {}
         for tensor in table.tensors.values():
