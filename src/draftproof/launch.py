@@ -69,7 +69,14 @@ class Launch:
 
 def quote(env: Mapping[str, str], words: Sequence[str]) -> str:
     """Return variables and words as a line that a shell takes apart into them again."""
-    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in env.items()), *map(shlex.quote, words)])
+    return " ".join([*(f"{name}={_quoted(value)}" for name, value in env.items()), *map(_quoted, words)])
+
+
+def _quoted(text: str) -> str:
+    if not isinstance(text, _Hole):
+        return shlex.quote(text)
+    inner = re.sub(r"(\$\([^)]*\)|`[^`]*`|\$\{[^}]*\})|([\"\\])", lambda m: m[1] or f"\\{m[2]}", text)
+    return '"' + inner + '"'
 
 
 def flags_of(
@@ -560,7 +567,7 @@ def _read(words: list[Word], env: dict[str, str], line: str, library: Library, w
         whole,
         made.id,
         tuple(w.text for w in made.words) or made.command.words,
-        tuple(w.text for w in made.args),
+        tuple(_Hole(w.text) if w.holes else w.text for w in made.args),
         dict(env),
         flags,
         _first(flags, made.launches.target),

@@ -233,6 +233,9 @@ def test_value_that_a_shell_fills_in_is_not_known() -> None:
     made = parse("vllm serve A --dtype $DTYPE -sc.method ${METHOD}", LIBRARY)
     assert isinstance(made.flags["dtype"], Unknown)
     assert isinstance(made.flags["speculative_config"]["method"], Unknown)
+    typed = 'A=$B vllm serve ${M} --dtype "$(pick "a b")" -sc.method "$X \\\\ \\"y\\""'
+    made = parse(typed, LIBRARY)
+    assert parse(made.quoted, LIBRARY).flags == made.flags
     assert isinstance(parse("X=$Y; vllm serve $X", LIBRARY).flags["model"], Unknown)
     made = parse("A=$B C=d docker run -e E=$F vllm/vllm-openai --model M", LIBRARY)
     assert isinstance(made.flags["env"]["E"], Unknown)
@@ -266,6 +269,8 @@ ENDINGS = st.lists(st.one_of(WORDS, st.sampled_from(["3", "auto", SPEC, "--max-m
 def test_no_line_raises(words: list[str], between: str, launched: bool) -> None:
     made = parse(("vllm serve " if launched else "") + between.join(words), LIBRARY)
     assert made.engine or made.findings
+    again = parse(made.quoted, LIBRARY) if made.engine else made
+    assert (again.flags, again.words, again.env) == (made.flags, made.words, made.env)
 
 
 @settings(deadline=None)
