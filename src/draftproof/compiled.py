@@ -16,7 +16,7 @@ from typing import Any
 from draftproof.dims import Expr
 from draftproof.language import KINDS, Spec, Where, read_file
 
-OF = ("profile", "class", "launch")  # kinds
+OF = ("profile", "class", "configs", "launch")  # kinds
 _SAME = frozenset(("str", "int", "number", "bool", "value"))  # values that JSON keeps as they are
 _WHOLE = 2  # lines are kept of paths so long; of a longer one its beginning tells the line
 

@@ -287,7 +287,9 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
         data, sure = _inherit(data, kind, path, library, out)
     elif "without" in data:
         out.add("CON108", ("without",), "no extends", expected="extends, and a tensor of the parent")
-    if kind in ("family", "target"):
+    if library.proven(kind, path):
+        pass
+    elif kind in ("family", "target"):
         _Check(kind, data, out, sure).all()
     elif kind == "scheme":
         _check_scheme(data, out)
@@ -298,13 +300,11 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
     elif kind == "engine":
         _check_engine(data, out, library)
     elif kind in ("profile", "class"):
-        if not library.proven(kind, path):  # the checks read all files of an engine
-            _check_reading(kind, data, out, library)
+        _check_reading(kind, data, out, library)
     elif kind == "trainer":
         _check_trainer(data, out, library)
     elif kind == "launch":
-        if not library.proven(kind, path):
-            _check_launch(data, out)
+        _check_launch(data, out)
     elif kind == "configs":
         _check_configs(data, out)
     else:
