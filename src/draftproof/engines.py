@@ -513,7 +513,7 @@ def _registered(profile: Profile, architecture: str, class_: str) -> Iterator[Ef
 def _configured(world: World) -> Iterator[Effect]:
     """Say what the class does not take through which the drafter's config is read."""
     through, configs = world.profile.configs, world.configs
-    if through is None or not configs:
+    if through is None or not configs or world.holds(through.when) is not True:
         return
     parts: dict[str, Any] = {"source": through.source or configs[0].source, "basis": configs[0].basis}
     name = world.model_type

@@ -544,6 +544,7 @@ KINDS: Mapping[str, Spec] = {
             unknown=_s("the class of the error for a model_type that has none", required=True),
             wrong=_s("the class of the error for a value of the wrong kind", required=True),
             also=_map(_s("a model_type"), "a model_type that the engine adds -> the one whose class it takes"),
+            **_SPAN,
             source=_s(SOURCED),
         ),
         renamings=_list(

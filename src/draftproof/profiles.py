@@ -206,6 +206,7 @@ class Through(Record):
     wrong: str
     also: Mapping[str, str] = MappingProxyType({})
     source: str = ""
+    when: Expr | None = None  # where this does not hold nothing is known of what they refuse
 
 
 class Version(Record):
