@@ -442,7 +442,8 @@ def _beside(profile: Profile, world: World) -> Iterator[str]:
 def _told(expr: Expr, world: World) -> str:
     value = value_of(expr, world)
     if isinstance(value, Unknown):
-        return "not declared" if value.why.endswith("is not declared") else f"not known ({value.why})"
+        undeclared = value.why.startswith("declared.") or value.why.endswith("is not declared")
+        return "not declared" if undeclared else f"not known ({value.why})"
     return "nothing" if value is None else visible(value)
 
 
