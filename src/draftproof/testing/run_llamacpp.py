@@ -47,6 +47,7 @@ _HEAD = 16  # bytes of a Python object before the `common_params` that xllamacpp
 _CANDIDATE = re.compile(r"draft candidate +(\d+), pos +(\d+): +(\d+) \( *([-\w.]+)\)")
 _STAMP = re.compile(r"^\d+\.\d\d\.\d\d\d\.\d\d\d ([A-Z]) ")
 _ASSERT = re.compile(r"([\w.-]+:\d+: GGML_ASSERT\(.*)")
+_ABORT = re.compile(r"^/\S*?([\w.-]+\.(?:cpp|c|h):\d+): (.*)")
 _THROWN = re.compile(r"terminate called after throwing an instance of '([\w:]+)'")
 _COMMON = (  # errors that say no more than that something failed, and one that each healthy start writes
     "failed to load model", "exiting due to model loading error", "this warning is normal", "failed to create context",
@@ -196,6 +197,9 @@ def _failure(said: dict[str, Any], log: Path) -> tuple[str, str]:
     for _, text in lines:
         if found := _ASSERT.search(text):
             return "GGML_ASSERT", found[1]
+    for _, text in lines:
+        if found := _ABORT.match(text):
+            return "GGML_ABORT", f"{found[1]}: {found[2]}"
     for at, (_, text) in enumerate(lines):
         if found := _THROWN.search(text):
             return found[1], " ".join(t for _, t in lines[at + 1 : at + 2]).removeprefix("what(): ")
@@ -325,6 +329,7 @@ def main() -> int:
     import transformers  # noqa: F401
 
     torch.set_num_threads(1)
+    os.environ["GGML_NO_BACKTRACE"] = "1"  # else an abort starts a debugger, if there is one
     root = given.cases.resolve()
     _warm(next(iter(sorted((root / "targets").iterdir())), root))
     only = set(filter(None, given.only.split(",")))
