@@ -196,6 +196,11 @@ class World:
             return self._written(self.drafter, key)
         if side == "stored":
             return self._stored(key) if key != "tokens" else self._tokens()
+        if side in ("rows", "columns"):  # of the tensor that plays a part
+            part = self.drafter.contract.roles.get(key, "") if self.drafter.contract else ""
+            tensor, axis = self.drafter.tensor(part), ("rows", "columns").index(side)
+            whole = tensor is not None and len(tensor.shape) > axis
+            return Known(tensor.shape[axis], part) if tensor is not None and whole else Absent(f"{key}: {part}")
         if side == "has":  # a tensor by the role that the drafter's family gives it, or by its name
             role = self.drafter.contract.roles.get(key, "") if self.drafter.contract else ""
             table = self.drafter.table
@@ -238,6 +243,10 @@ class World:
             return Known(config.code or ("unread" if config.broken else "read"), "config.json")
         if key == "weights":
             return Known(table.state or ("unread" if table.basis else "read"), "the drafter's files")
+        if key == "index":  # whether it names the very tensors that are there, in whatever file
+            found = self.drafter.findings
+            odd = any(f.code == "IDX302" or (f.code == "IDX301" and f.subject not in table.tensors) for f in found)
+            return Known("otherwise" if odd else "same", "the drafter's index")
         if not _all_read(self.drafter):
             return Unknown(table.basis or "not all tensors were read", told=True)
         if key == "count":
@@ -476,6 +485,8 @@ def _architecture(world: World, profile: Profile) -> str | Unknown:
     if isinstance(seen, Unknown):
         return seen
     stated = seen.value if isinstance(seen, Known) else []
+    if profile.first and isinstance(stated, (list, str)):
+        stated = list(stated[:1])
     names = [n for n in stated if isinstance(n, str)] if isinstance(stated, list) else []
     for row in profile.renamings:
         world.say("architecture", names[0] if names else "")
@@ -507,6 +518,8 @@ def _registered(profile: Profile, architecture: str, class_: str) -> Iterator[Ef
     targets = [glob for globs in profile.hooks.values() for glob in globs] if profile.unhooked else []
     if any(fnmatchcase(architecture, glob) for glob in (*profile.others, *profile.unhooked, *targets)):
         yield _unsure("load", shown, Unknown("the engine has code for it, which was not read"))
+    elif not architecture and profile.unnamed is not None:
+        yield _of(profile.unnamed)
     elif profile.unregistered is not None:
         yield _of(profile.unregistered, shown, name=shown)
 
@@ -877,7 +890,8 @@ def _skipped(class_: DrafterClass, skip: Skip, name: str, explained: bool, world
             yield Effect("degrades", "load", "ignored", visible(name), "it is dropped", "", source,
                          class_.basis)  # fmt: skip
     elif skip.as_ != "harmless":
-        yield Effect("refuses", "load", "refuses", visible(name), f"{skip.as_}: it takes no such tensor", skip.as_,
+        stage = skip.stage or class_.stage
+        yield Effect("refuses", stage, "refuses", visible(name), f"{skip.as_}: it takes no such tensor", skip.as_,
                      source, class_.basis)  # fmt: skip
 
 
@@ -889,7 +903,7 @@ def _unclaimed(class_: DrafterClass, name: str, explained: bool) -> Iterator[Eff
                      class_.basis)  # fmt: skip
     else:
         see = (class_.says or "{error}").replace("{name}", visible(name)).replace("{error}", class_.unknown)
-        yield Effect("refuses", "load", "refuses", visible(name), f"{class_.unknown}: {see}", class_.unknown,
+        yield Effect("refuses", class_.stage, "refuses", visible(name), f"{class_.unknown}: {see}", class_.unknown,
                      class_.source, class_.basis)  # fmt: skip
 
 
@@ -926,6 +940,10 @@ def _fitted(
         why = why or Unknown(f"{', '.join(map(str, rule.shape))} is {wanted!r}")
         return _unsure("load", visible(name), why), 0
     axis, sizes = loader.axis, f"{list(shape)} where it makes {wanted}"
+    regrouped = value_of(rule.multiple, world) if rule.multiple is not None and loader.uneven else 1
+    if type(regrouped) is int and regrouped > 0 and shape and shape[0] % regrouped:
+        see, where = f"{loader.uneven}: {shape[0]} rows are no multiple of {regrouped}", loader.source or class_.source
+        return Effect("refuses", class_.stage, "refuses", visible(name), see, loader.uneven, where, class_.basis), 0
     if loader.flat:
         shape, wanted = (prod(shape),), [prod(wanted)]
     odd = len(shape) != len(wanted) or any(n != axis and shape[n] != size for n, size in enumerate(wanted))
@@ -1038,7 +1056,7 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
     if ids is None:
         return
     parts: dict[str, Any] = {"source": row.source, "basis": row.basis}
-    asked = sorted(set(ids))
+    asked = list(ids) if row.ordered else sorted(set(ids))
     low, high = (value_of(end, world) if end is not None else None for end in (row.low, row.high))
     if bad := next((end for end in (low, high) if isinstance(end, Unknown)), None):
         yield _unsure("run", "aux layers", bad)
@@ -1090,7 +1108,8 @@ def _asked(row: Capture, world: World) -> tuple[list[int] | None, str, list[Effe
             continue
         ids = seen.value
         fate = row.empty if ids == [] else row.odd
-        if isinstance(ids, list) and ids and all(type(i) in (int, float) and i == int(i) for i in ids):
+        kinds = (int,) if row.whole else (int, float)
+        if isinstance(ids, list) and ids and all(type(i) in kinds and i == int(i) for i in ids):
             return [int(i) + key.offset for i in ids], key.key, []
         if fate == "next":
             continue

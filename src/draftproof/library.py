@@ -689,6 +689,8 @@ _SIDES = (
     "launch",
     "declared",
     "has",
+    "rows",
+    "columns",
     "written",
     "stored",
 )  # what stands before a key, a flag, a fact, a tensor
@@ -1191,6 +1193,8 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         ranges={name: row["when"] for name, row in data.get("ranges", {}).items() if "when" in row},
         others=data.get("others", ()),
         unregistered=_row(says, none, out, "unregistered") if none else None,
+        unnamed=_row(says, lone, out, "unnamed") if (lone := data.get("unnamed")) else None,
+        first=data.get("first", False),
         configs=p.Through(**{f"{k}_" if k == "is" else k: v for k, v in read.items()})
         if (read := data.get("configs")) else None,
         hooks=data.get("hooks", {}),
@@ -1264,6 +1268,7 @@ def _class(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         params=params,
         says=data.get("says", ""),
         basis=data.get("basis", "read"),
+        stage=data.get("stage", "load"),
     )
 
 

@@ -88,6 +88,8 @@ class Capture(Record):
     empty_stage: str = "run"
     odd: str = "default"  # what is no list of numbers: default, or the class of the error
     odd_stage: str = "run"
+    whole: bool = False  # a number with a fraction part, be it zero, is odd
+    ordered: bool = False  # they are captured in the order of the list, one twice where it stands twice
     fewer: str = "RuntimeError"  # fewer states than the fusion takes
     source: str = ""
     basis: str = "read"
@@ -104,6 +106,7 @@ class Loader(Record):
     narrows: str = ""  # the axis is cut before sizes are compared: the class of the error where there is none
     source: str = ""
     stage: str = "load"  # when it is refused
+    uneven: str = ""  # the class of the error where the first axis is no multiple of what a parameter says
 
 
 class Param(Record):
@@ -122,6 +125,7 @@ class Param(Record):
     plain: Expr | None = None  # where this holds it is made as it is: one that is stored quantised finds no place
     gives: tuple[str, ...] = ()  # parameters that it holds in one
     early: bool = False  # whether it is there, and its size, are looked at before anything is loaded
+    multiple: Expr | None = None  # the first axis must be one of this: it is regrouped when names are found
     pads: str = ""  # tensors of one such name that are all padded alike change nothing
     joined: str = ""  # tensors of one such name are put together first, so that only their sum counts
     source: str = ""
@@ -145,6 +149,7 @@ class Skip(Record):
     when: Expr | None = None
     lost: bool = False  # only one that finds no parameter
     early: bool = False  # before anything is loaded
+    stage: str = ""  # when that is refused; "" is when the class looks for parameters
     source: str = ""
 
     def covers(self, name: str) -> bool:
@@ -165,6 +170,7 @@ class DrafterClass(Record):
     params: Mapping[str, Param]
     says: str = ""  # the message of that error; {name} is the tensor
     basis: str = "read"
+    stage: str = "load"  # when tensors find their parameters
 
 
 class Beside(Record):
@@ -243,6 +249,8 @@ class Profile(Record):
     beside: tuple[Beside, ...] = ()
     ranges: Mapping[str, Expr] = MappingProxyType({})  # class -> when a version has it; any other is in all
     configs: Through | None = None
+    unnamed: EngineRow | None = None  # what happens where a config names no architecture, if that is another thing
+    first: bool = False  # only the first architecture counts
     alike: Mapping[str, str] = MappingProxyType({})  # method -> another, whose targets serve it too
     lift_with: str = ""  # a key: only beside it the tables are read in place of the whole
     lift_keeps: tuple[str, ...] = ()  # keys that are read from the whole first
