@@ -71,6 +71,7 @@ Lookup = Callable[[str], Seen]
 # --- expressions --------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=256)
 def ordered(version: str) -> tuple[int, ...]:
     """Return the release numbers of a version, to compare it with others."""
     found = re.match(r"[bv]?(\d+(?:\.\d+)*)", version)
@@ -275,38 +276,21 @@ def is_true(expr: Expr, lookup: Lookup, elements: Sequence[Any] | None = None) -
 
 def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
     """Evaluate one node; elements and index stand for ``it`` and ``i``."""
+    if isinstance(node, (ast.Name, ast.Attribute)):  # most are names, so they are not matched one kind after another
+        return _name(_dotted(node) or "", lookup, elements, index)
+    if isinstance(node, ast.Constant):
+        return node.value
     sub: Callable[[ast.expr], Any] = lambda part: _eval(part, lookup, elements, index)  # noqa: E731
+    if isinstance(node, ast.BoolOp):
+        return _kleene(isinstance(node.op, ast.Or), map(sub, node.values))
+    if not isinstance(node, ast.Call):
+        return _operate(node, sub)
     match node:
-        case ast.Constant(value=value):
-            return value
-        case ast.Name() | ast.Attribute():
-            return _name(_dotted(node) or "", lookup, elements, index)
-        case ast.BoolOp(op=op, values=values):
-            return _kleene(isinstance(op, ast.Or), (sub(v) for v in values))
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            value = sub(operand)
-            return value if isinstance(value, Unknown) else not _truth(value)
-        case ast.UnaryOp(operand=operand):
-            value = sub(operand)
-            return value if isinstance(value, Unknown) else -_number(value)
-        case ast.BinOp(op=op, left=left, right=right):
-            pair = (sub(left), sub(right))
-            if unknown := _unknown(pair):
+        case ast.Call(func=ast.Name(id=name), args=args) if name in _OF_TEXT:
+            both = [sub(a) for a in args]
+            if unknown := _unknown(both):
                 return unknown
-            a, b = (_number(v) for v in pair)
-            if isinstance(op, ast.FloorDiv) and b == 0:
-                raise ExprError(f"{ast.unparse(node)} divides by zero")
-            return _number(_BINARY[type(op)](a, b))
-        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[one]):
-            row = [sub(part) for part in one.elts] if isinstance(one, ast.Tuple) else sub(one)
-            value = sub(left)
-            if unknown := _unknown((value, row)):
-                return unknown
-            if not isinstance(row, (list, tuple)):
-                raise ExprError(f"{ast.unparse(one)} is not a list")
-            return any(type(v) is type(value) and v == value for v in row) is isinstance(op, ast.In)
-        case ast.Compare(left=left, ops=ops, comparators=others):
-            return _kleene(False, _links([left, *others], ops, sub))
+            return all(isinstance(v, str) for v in both) and _OF_TEXT[name](*both)
         case ast.Call(func=ast.Name(id="either"), args=args):
             for arg in args[:-1]:
                 value = _stated(arg, sub, lookup)
@@ -334,11 +318,6 @@ def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index:
             if not isinstance(value, (list, tuple)) or not value:
                 raise ExprError(f"{ast.unparse(arg)} has no first element")
             return value[0]
-        case ast.Call(func=ast.Name(id=name), args=args) if name in _OF_TEXT:
-            both = [sub(a) for a in args]
-            if unknown := _unknown(both):
-                return unknown
-            return all(isinstance(v, str) for v in both) and _OF_TEXT[name](*both)
         case ast.Call(func=ast.Name(id=name), args=[first, second]) if name in _OF_TEXTS:
             texts = _stated(first, sub, lookup)
             if isinstance(texts, Unknown):
@@ -372,6 +351,36 @@ _NAMES_OF = {bool: "bool", int: "int", float: "float", str: "text", dict: "table
 def kind_of(seen: Known | Absent) -> str:
     """Return what kind of value a config holds."""
     return "absent" if isinstance(seen, Absent) else _NAMES_OF.get(type(seen.value), "list")
+
+
+def _operate(node: ast.expr, sub: Callable[[ast.expr], Any]) -> Any:
+    """Evaluate an operation or a comparison over the values of its parts."""
+    match node:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            value = sub(operand)
+            return value if isinstance(value, Unknown) else not _truth(value)
+        case ast.UnaryOp(operand=operand):
+            value = sub(operand)
+            return value if isinstance(value, Unknown) else -_number(value)
+        case ast.BinOp(op=op, left=left, right=right):
+            pair = (sub(left), sub(right))
+            if unknown := _unknown(pair):
+                return unknown
+            a, b = (_number(v) for v in pair)
+            if isinstance(op, ast.FloorDiv) and b == 0:
+                raise ExprError(f"{ast.unparse(node)} divides by zero")
+            return _number(_BINARY[type(op)](a, b))
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[one]):
+            row = [sub(part) for part in one.elts] if isinstance(one, ast.Tuple) else sub(one)
+            value = sub(left)
+            if unknown := _unknown((value, row)):
+                return unknown
+            if not isinstance(row, (list, tuple)):
+                raise ExprError(f"{ast.unparse(one)} is not a list")
+            return any(type(v) is type(value) and v == value for v in row) is isinstance(op, ast.In)
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            return _kleene(False, _links([left, *others], ops, sub))
+    raise ExprError(f"{ast.unparse(node)} cannot be evaluated")
 
 
 def _stated(arg: ast.expr, sub: Callable[[ast.expr], Any], lookup: Lookup) -> Any:
