@@ -446,6 +446,13 @@ def check_pair(
     A line says how one of them is launched, in the place of what the pair says of that.
     """
     case = examine_pair(pair, library, base)
+    _ask_of_pair(case, pair, engines, line)
+    return report(case, pair.id, rerun, pair)
+
+
+def _ask_of_pair(case: Case, pair: Pair, engines: Sequence[str] = (), line: str = "") -> None:
+    """Add rung 3 to the case of a pair: of the engines given, else of those that it names, launched as it says."""
+    library = case.library
     names = (pair.drafter_repo or pair.drafter, pair.target_repo or pair.target)
     launches = read_launches([line] if line else (), library, engines, *names)
     asked = engines or (tuple(made.spec for made in launches if made.engine) if line else pair.asks)
@@ -453,7 +460,6 @@ def check_pair(
         if id in pair.launch and all(id != made.engine for made in launches):
             launches += read_launches([pair.launch[id]], library, (id,), *names)
     ask_engines(case, asked, launches)
-    return report(case, pair.id, rerun, pair)
 
 
 def examine_pair(pair: Pair, library: Library, base: Path | None = None) -> Case:
@@ -778,6 +784,7 @@ def show(id: str, library: Library) -> dict[str, Any] | Report:
 def pair_view(pair: Pair, library: Library) -> dict[str, Any]:
     """Return the resolved view of a pair for review: tensors, dialect, bindings, verdicts; no paths or dates."""
     case = examine_pair(pair, library)
+    _ask_of_pair(case, pair)
     made = report(case, pair.id, pair=pair)
     out: dict[str, Any] = {"pair": pair.id, "drafter": pair.drafter, "target": pair.target}
     pinned = {"drafter": pair.drafter_revision, "target": pair.target_revision}
