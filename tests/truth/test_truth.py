@@ -28,7 +28,9 @@ def test_prediction_agrees_with_every_recorded_outcome(name: str) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_table_is_of_the_cases_as_they_are(name: str) -> None:
-    stale = [id for id, row in TABLES[name].rows.items() if row.digest != truth.digest(cases.case(id), TABLES[name].engine)]
+    stale = [
+        id for id, row in TABLES[name].rows.items() if row.digest != truth.digest(cases.case(id), TABLES[name].engine)
+    ]
     assert not stale, "run these again, benchmarks/truth says how"
 
 
