@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from draftproof import ggufs
-from draftproof.api import check
+from draftproof.api import check, check_models
 from draftproof.ggufs import MAX_LIST, Counted, read_gguf
+from draftproof.library import Library
 
 gguf = pytest.importorskip("gguf")
 SIZES = {"hidden": 32, "heads": 4, "kv": 2, "dim": 8, "inter": 48, "draft": 16, "vocab": 40, "layers": 8}
@@ -242,3 +243,20 @@ def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pyt
     ggufs._types.cache_clear()
     found = [f for f in report.findings if f.code == "SRC129"]
     assert [(f.level, "draftproof[gguf]" in f.help) for f in found] == [("unknown", True)]
+
+
+@pytest.mark.parametrize(
+    ("tensors", "keys", "seen"),
+    [
+        ({"blk.0.attn_q.weight": (Q, H)}, {}, "refuses at load: llama_model_load: [32, 32] where it makes [32, 64]"),
+        ({"blk.0.ffn_up.weight": None}, {}, "refuses at load: llama_model_load"),
+        ({}, {"target_layers": [2, 4, 9]}, "refuses at load: GGML_ABORT: [9] are not there"),
+    ],
+)
+def test_engine_is_predicted_for_a_gguf(
+    tensors: dict[str, Any], keys: dict[str, Any], seen: str, tmp_path: Path
+) -> None:
+    shapes = {name: shape for name, shape in {**TENSORS, **tensors}.items() if shape is not None}
+    path = str(written(tmp_path / "d.gguf", shapes, **keys))
+    report = check_models(path, target(tmp_path), Library(), engines=["llama.cpp"])
+    assert [f.observed.startswith(seen) for f in report.findings if f.code == "LCPP601"] == [True]
