@@ -22,7 +22,7 @@ def case_of(id: str) -> corpus.Case:
     row = VARIANTS[id]
     expect = tuple(corpus.Expected(e[0], tuple(e[2:]), e[1]) for e in row["expect"])
     return corpus.Case(id, id.partition("-")[0], "", "", id, expect, tuple(row.get("also", ())),
-                       row.get("family", ""), row)  # fmt: skip
+                       family=row.get("family", ""), parts=row)  # fmt: skip
 
 
 @pytest.mark.parametrize("id", VARIANTS)
