@@ -335,9 +335,9 @@ class EngineRow(NamedTuple):
     effect: str = ""  # which kind of finding it is, if another than its outcome's
     log: str = ""  # what the log says of it
     do: str = ""  # what to do, where that is more than the code's own
+    late: bool = False  # after all else of its stage
     since: str = ""  # the first version to which it applies; "" is all
     until: str = ""  # the first to which it no longer applies
-    late: bool = False  # after all else of its stage
     line: Callable[[], str] = str  # where it stands, when that is asked
 
     @property

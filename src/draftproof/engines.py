@@ -738,7 +738,7 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
     padded: dict[tuple[Any, ...], list[tuple[int, Effect]]] = {}  # alike: by how much, and what that does
     early: list[Effect] = []  # what is looked at before anything is loaded
     found: list[Effect] = []
-    joined: dict[str, dict[str, tuple[int, int]]] = {}  # name -> tensor -> its rows, and those that there should be
+    joined: dict[str, dict[str, tuple[list[int], list[int]]]] = {}  # name -> tensor -> its shape, and what is made
     for name in sorted(view.table.tensors, key=lambda name: (view.table.files.get(name, ""), name)):
         param = _renamed(class_.names, name)
         made = params.get(param)
@@ -754,8 +754,11 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
             found += _packed(class_, rule, name, world)
             shape = tuple(view.table.tensors[name].shape)
             (early if rule.early else found).extend(_filling(profile, class_, rule, name, shape, world, padded))
-            if rule.joined and shape and type(rows := value_of(rule.shape[0], world)) is int:
-                joined.setdefault(rule.joined, {})[name] = (shape[0], rows)
+            sizes = [value_of(axis, world) for axis in rule.shape] if rule.joined else []
+            if sizes and shape and all(type(size) is int for size in sizes):
+                joined.setdefault(rule.joined, {})[name] = (list(shape), sizes)
+                if len(joined[rule.joined]) == sum(one.joined == rule.joined for one, _ in params.values()):
+                    found += _joined(profile, class_, params, {rule.joined: joined.pop(rule.joined)})
             world.index = {}
         elif not any(fnmatchcase(param, glob) for glob, _ in failed):
             found += _unclaimed(class_, name, name in explained)
@@ -794,23 +797,27 @@ def _joined(
     profile: Profile,
     class_: DrafterClass,
     params: Mapping[str, tuple[Param, dict[str, int]]],
-    joined: Mapping[str, Mapping[str, tuple[int, int]]],
+    joined: Mapping[str, Mapping[str, tuple[list[int], list[int]]]],
 ) -> Iterator[Effect]:
-    """Say what becomes of tensors that are put together: lost without the others, and only the sum is checked."""
+    """Say what becomes of tensors that are put together: one is lost without the others, and their sum is checked."""
     for group, rows in joined.items():
         rules = [rule for rule, _ in params.values() if rule.joined == group]
         loader = profile.loaders[rules[0].loader]
         parts: dict[str, Any] = {"source": loader.source or class_.source, "basis": class_.basis}
-        have, want = (sum(pair[n] for pair in rows.values()) for n in (0, 1))
+        shapes, wanted = zip(*rows.values(), strict=True)
+        have, want = sum(shape[0] for shape in shapes), sum(shape[0] for shape in wanted)
         names = ", ".join(map(visible, rows))
         if len(rows) < len(rules):
             yield Effect(
                 "degrades", "load", "ignored", names, "it is dropped: its other part is not there", "", **parts
             )
-        elif have != want:
-            see = f"{loader.larger}: together {have} rows where it makes {want}"
+        elif any(shape[1:] != shapes[0][1:] for shape in shapes):
+            see = f"{loader.other}: {' and '.join(map(str, shapes))} cannot be put together"
+            yield Effect("refuses", loader.stage, "refuses", names, see, loader.other, **parts)
+        elif have != want or shapes[0][1:] != wanted[0][1:]:
+            see = f"{loader.larger}: together {[have, *shapes[0][1:]]} where it makes {[want, *wanted[0][1:]]}"
             yield Effect("refuses", loader.stage, "refuses", names, see, loader.larger, **parts)
-        elif any(a != b for a, b in rows.values()):
+        elif shapes != wanted:
             yield Effect("degrades", "load", "cut", names, "divided elsewhere than they were trained", "", **parts)
 
 
@@ -939,6 +946,8 @@ def _fitted(
         why = next((axis for axis in wanted if isinstance(axis, Unknown)), None)
         why = why or Unknown(f"{', '.join(map(str, rule.shape))} is {wanted!r}")
         return _unsure("load", visible(name), why), 0
+    if rule.joined:  # what they are together counts
+        return None, 0
     axis, sizes = loader.axis, f"{list(shape)} where it makes {wanted}"
     regrouped = value_of(rule.multiple, world) if rule.multiple is not None and loader.uneven else 1
     if type(regrouped) is int and regrouped > 0 and shape and shape[0] % regrouped:
@@ -950,8 +959,6 @@ def _fitted(
     by, fate = 0, loader.other if odd else "taken"
     if axis is not None and axis >= len(shape):
         fate = loader.narrows or loader.other
-    elif not odd and rule.joined:  # only what they are together counts
-        return None, 0
     elif (
         axis is not None and shape[axis] < wanted[axis] and (not odd or (loader.narrows and loader.smaller != "padded"))
     ):
@@ -1057,15 +1064,19 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
         return
     parts: dict[str, Any] = {"source": row.source, "basis": row.basis}
     asked = list(ids) if row.ordered else sorted(set(ids))
-    low, high = (value_of(end, world) if end is not None else None for end in (row.low, row.high))
-    if bad := next((end for end in (low, high) if isinstance(end, Unknown)), None):
+    ends = (row.low, row.high, row.checked_low, row.checked_high)
+    low, high, least, most = (value_of(end, world) if end is not None else None for end in ends)
+    if bad := next((end for end in (low, high, least, most) if isinstance(end, Unknown)), None):
         yield _unsure("run", "aux layers", bad)
         return
     out.lost = [b for b in asked if (low is not None and b < low) or (high is not None and b > high)]
     out.captured = [b for b in asked if b not in out.lost]
     out.beside.append(_layers(world, out.captured, key))
-    if out.lost and row.outside != "lost":
-        yield Effect("refuses", row.outside_stage, "refuses", "aux layers", f"{row.outside}: {out.lost} are not there",
+    refused = [b for b in asked if (least is not None and b < least) or (most is not None and b > most)]
+    if least is most is None and row.outside != "lost":
+        refused = out.lost
+    if refused:
+        yield Effect("refuses", row.outside_stage, "refuses", "aux layers", f"{row.outside}: {refused} are not there",
                      row.outside, **parts)  # fmt: skip
         return
     count = world("aux_count")
@@ -1124,26 +1135,22 @@ def _asked(row: Capture, world: World) -> tuple[list[int] | None, str, list[Effe
         return None, "", [_unsure("run", "aux layers", bad)]
     if row.spaced:
         first, last, count = default[0], default[-2], default[-1]
-        middle = [(first + last + 1) // 2] if count == 1 else []
-        return (
-            middle or [round(first + k * (last - first) / (count - 1)) for k in range(min(count, MAX_PARAMS))],
-            "",
-            [],
-        )
+        steps = range(min(count, MAX_PARAMS))
+        spread = [round(first + k * (last - first) / (count - 1)) for k in steps] if count > 1 else []
+        return spread or [(first + last + 1) // 2], "", []
     return default, "", []
 
 
 def _trained_on(world: World) -> list[int] | None:
-    """Return the boundaries that the drafter was trained on, where that and their convention are declared."""
+    """Return the boundaries that the drafter was trained on, in their order, where they are declared."""
     assert world.drafter.contract is not None
     fact, named = world.facts.get("aux_layers"), world.facts.get("aux_convention")
     conventions = world.drafter.contract.conventions
     convention = conventions.get(str(named.value)) if named else None
-    if convention is None and len(conventions) == 1:
+    if convention is None and named is None and len(conventions) == 1:
         convention = next(iter(conventions.values()))
-    if fact is None or convention is None:
-        return None
-    return [i + convention.offset for i in fact.value]
+    offset = convention.offset if convention else 0 if named and named.value == "boundary" else None
+    return None if fact is None or offset is None else [i + offset for i in fact.value]
 
 
 def _trained(world: World, captured: list[int], parts: Mapping[str, Any]) -> Iterator[Effect]:

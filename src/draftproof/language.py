@@ -184,6 +184,7 @@ FACTS = {
     "norm_before_residual": _fact(
         "what it was trained with: whether the residual is the state after its norm", Spec("bool", "as its key says")
     ),
+    "block_size": _fact("how many tokens the blocks had that it was trained on", Spec("int", "tokens", above=0)),
     "meanings": _map(
         _fact("what it was trained for", _s("a meaning that the family knows")),
         "of those that its family lists in [meanings]",
@@ -617,6 +618,8 @@ KINDS: Mapping[str, Spec] = {
                 default=_list(_COND, "the boundaries where none are named"),
                 low=Spec("cond", "the first boundary that can be captured"),
                 high=Spec("cond", "the last boundary that can be captured"),
+                checked_low=Spec("cond", "the first boundary that is not refused, where others are lost"),
+                checked_high=Spec("cond", "the last boundary that is not refused, where others are lost"),
                 outside=_fate("lost"),
                 outside_stage=_s("when that happens", choices=_STAGES),
                 empty=_fate("default", "next"),

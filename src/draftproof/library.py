@@ -304,7 +304,8 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
     elif kind == "trainer":
         _check_trainer(data, out, library)
     elif kind == "launch":
-        _check_launch(data, out)
+        if not library.proven(kind, path):
+            _check_launch(data, out)
     elif kind == "configs":
         _check_configs(data, out)
     else:

@@ -81,6 +81,8 @@ class Capture(Record):
     when: Expr | None = None
     low: Expr | None = None  # boundaries that the target can capture
     high: Expr | None = None
+    checked_low: Expr | None = None  # others are refused, where those beyond low and high are lost
+    checked_high: Expr | None = None
     outside: str = "lost"  # a boundary out of range: lost, or the class of the error
     outside_stage: str = "run"
     spaced: Expr | None = None  # as many as this says, evenly from the first of default to the last; one: the middle
@@ -173,17 +175,6 @@ class DrafterClass(Record):
     stage: str = "load"  # when tensors find their parameters
 
 
-class Beside(Record):
-    """Show one thing side by side: as the files declare it, as it was trained, as the engine reads it."""
-
-    what: str
-    read: Expr
-    declared: Expr | None = None
-    trained: Expr | None = None
-    when: Expr | None = None
-    source: str = ""
-
-
 class KeyOf(Record):
     """Say what kinds of value a key of a config class may have, and what it holds where the file has none."""
 
@@ -213,6 +204,17 @@ class Through(Record):
     also: Mapping[str, str] = MappingProxyType({})
     source: str = ""
     when: Expr | None = None  # where this does not hold nothing is known of what they refuse
+
+
+class Beside(Record):
+    """Show one thing side by side: as the files declare it, as it was trained, as the engine reads it."""
+
+    what: str
+    read: Expr
+    declared: Expr | None = None
+    trained: Expr | None = None
+    when: Expr | None = None
+    source: str = ""
 
 
 class Version(Record):

@@ -55,6 +55,7 @@ SMALLEST = {
     "engine": 'title = "t"\nversion = "1"\n[[rows]]\nid = "r"\nkey = "k"\nwhen = "context < 2"\n'
     'outcome = "refuses"\nsee = "s"\nbasis = "run"\nsource = "f"\n',
     "release": 'title = "t"\nsource = "s"\n',
+    "configs": 'title = "t"\nversion = "1"\nsource = "s"\n[types.t]\nk = ["int", 1]\n',
     "format": 'title = "t"\nsource = "s"\nsuffix = ".x"\n[keys]\nhidden_size = { from = ["w"] }\n'
     "[architectures]\nm = {}\n",
     "launch": 'title = "t"\nversion = "1"\nsource = "s"\ncommands = [{ words = ["w"] }]\n[flags]\nmodel = {}\n',

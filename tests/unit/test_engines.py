@@ -632,6 +632,120 @@ def test_wrong_class_is_told_with_its_line(tmp_path: Path, class_: Any, code: st
     assert all(f.contract.rpartition(":")[0].endswith("toy-one.toml") for f in found), found
 
 
+# --- what an engine reads a config through ------------------------------------------------------------------------
+
+CONFIGS: dict[str, Any] = {
+    "schema": 1,
+    "kind": "configs",
+    "id": "lib",
+    "title": "a library's classes",
+    "version": "1",
+    "source": "lib.py",
+    "known": ["mamba"],
+    "types": {"llama": {"hidden_act": ["text", "silu"], "partial": ["int null", 2], "hidden_size": ["int", 8]}},
+}
+THROUGH = {"is": ["lib"], "stage": "flags", "unknown": "ValueError", "wrong": "TypeError", "also": {"other": "llama"}}
+
+
+@pytest.fixture
+def reading(toy: Toy) -> Toy:
+    path = toy.root / "engines" / "configs" / "lib.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(f"{key} = {toml(value)}\n" for key, value in CONFIGS.items()))
+    return toy
+
+
+@pytest.mark.parametrize(
+    ("config", "seen"),
+    [
+        ({}, None),
+        ({"model_type": "other"}, None),
+        ({"model_type": "mamba"}, None),
+        ({"model_type": "nothing"}, ("refuses", "flags", "refuses", "model_type", "ValueError")),
+        ({"hidden_act": 3}, ("refuses", "flags", "refuses", "hidden_act", "TypeError")),
+        ({"hidden_act": None}, ("refuses", "flags", "refuses", "hidden_act", "TypeError")),
+        ({"partial": None}, None),
+        ({"partial": True}, ("refuses", "flags", "refuses", "partial", "TypeError")),
+    ],
+)
+def test_config_class_refuses_a_type_it_does_not_know_and_values_of_another_kind(
+    reading: Toy, config: Mapping[str, Any], seen: tuple[str, ...] | None
+) -> None:
+    made = reading({"configs": THROUGH}, config)
+    found = [(e.outcome, e.stage, e.kind, e.subject, e.error) for e in made.effects]
+    assert found == ([seen] if seen else [])
+
+
+@pytest.mark.parametrize(
+    ("config", "when", "holds"),
+    [
+        ({}, "drafter.partial == 2", True),
+        ({}, "stated(written.partial)", False),
+        ({"partial": 5}, "drafter.partial == 5 and stated(written.partial)", True),
+        ({"model_type": "mamba"}, "stated(drafter.partial)", False),
+        ({"partial": [1, 2]}, 'kind(drafter.partial) == "list" and first(drafter.partial) == 1', True),
+        ({"partial": "Abc"}, 'kind(drafter.partial) == "text" and lower(drafter.partial) == "abc"', True),
+        ({"model_type": "mamba"}, 'kind(drafter.partial) == "absent"', True),
+        ({}, 'file("tokenizer*")', False),
+        ({}, 'stored.config == "read" and stored.weights == "read" and stored.dtype == "BF16"', True),
+    ],
+)
+def test_what_a_config_class_fills_in_is_what_the_engine_reads(
+    reading: Toy, config: Mapping[str, Any], when: str, holds: bool
+) -> None:
+    profile = {"configs": {**THROUGH, "wrong": "KeyError", "stage": "run"}, "rows": [row(when=when)]}
+    assert any(e.subject == "row" and e.outcome == "degrades" for e in reading(profile, config).effects) is holds
+
+
+def test_nothing_of_a_drafter_is_read_by_a_method_that_drafts_without_it(toy: Toy) -> None:
+    made = toy({"methods": [{"is": "none", "idle": True}]}, {"architectures": ["Nobody"], "draft_vocab_size": 512})
+    assert (made.effects, made.class_) == ([], "")
+
+
+def test_what_comes_late_is_the_first_refusal_of_its_stage_only_if_it_is_alone(toy: Toy) -> None:
+    late = row(id="late", outcome="refuses", error="KeyError", late=True)
+    early = row(id="early", outcome="refuses", error="TypeError")
+    first = toy({"rows": [late, early]}).refusal
+    assert first is not None
+    assert first.error == "TypeError"
+    assert toy({"rows": [late]}).refusal.error == "KeyError"  # type: ignore[union-attr]
+
+
+def test_name_is_replaced_as_a_whole(toy: Toy) -> None:
+    params = {"map": {"shape": ["rows"], "loader": "exact"}}
+    made = toy(names=[{"match": "*d2t*", "to": "map"}], skips=[{"match": "*", "lost": True}], params=params)
+    assert made.effects == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "seen"),
+    [
+        ((4, 8), None),
+        ((5, 7), ("degrades", "cut")),
+        ((4, 9), ("refuses", "refuses")),
+        ((4, None), ("degrades", "ignored")),
+    ],
+)
+def test_tensors_that_are_put_together_are_checked_by_their_sum(
+    toy: Toy, sizes: tuple[int, int | None], seen: tuple[str, str] | None
+) -> None:
+    names = ("a.weight", "b.weight")
+    params = {
+        name: {"shape": [str(want), "width"], "loader": "rows", "joined": "ab", "harmless": "true"}
+        for name, want in zip(names, (4, 8), strict=True)
+    }
+    tensors = {name: ("BF16", (size, b.HIDDEN)) for name, size in zip(names, sizes, strict=True) if size is not None}
+    made = toy(tensors=tensors, skips=[{"match": "*", "lost": True}], params=params)
+    assert [e[:1] + e[2:3] for e in made.effects] == ([seen] if seen else [])
+
+
+def test_tensor_that_the_target_s_stands_for_matters_unless_it_is_a_copy(toy: Toy) -> None:
+    asked = {"skips": [{"match": "lm_head*", "as": "target"}, {"match": "*"}]}
+    assert toy(**asked).outcome == "unknown"
+    assert toy(facts={"copies": Fact(["lm_head.weight"], "s")}, **asked).outcome == "as meant"
+    assert toy(facts={"copies": Fact([], "s")}, **asked).outcome == "degrades"
+
+
 # --- side by side -------------------------------------------------------------------------------------------------
 
 BESIDE = {

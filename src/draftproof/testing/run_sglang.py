@@ -188,6 +188,11 @@ from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.standalone_worker_v2 import StandaloneWorkerV2
 from sglang.srt.utils.hf_transformers_utils import get_tokenizer
 
+with contextlib.suppress(ImportError):  # asks for an accelerator where a rope of its own is made
+    from sglang.srt.layers.rotary_embedding import rope_variant
+
+    rope_variant.get_device = lambda *args: "cpu"
+
 
 class Warned(logging.Handler):
     """Keep what SGLang logs as a warning or worse."""
@@ -508,7 +513,7 @@ class Run:
                 out = forward(self.draft, kept, token, step, out.hidden_states[-1:])
                 self.line["logits"].append(numbers(out.next_token_logits[-1]))
         every = torch.arange(out.next_token_logits.shape[-1])
-        F.embedding(hot[every] if hot is not None else every, self.target.get_embed_and_head()[0])
+        F.embedding((hot[every] if hot is not None else every).long(), self.target.get_embed_and_head()[0])
 
     def block(self, args, target, draft, ids) -> None:
         """Prefill the target and draft one block, as the worker of a block drafter does."""
