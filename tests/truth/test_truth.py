@@ -146,7 +146,7 @@ def test_enough_is_recorded_and_no_layer_counts_twice() -> None:
 # what the engine does not read: a mask of the vocabulary, and what it takes from the target whatever the drafter has
 UNREAD = {
     "vllm": {"t2d"},
-    "sglang": {"t2d", "model.embed_tokens.weight", "embed_tokens.weight", "lm_head.weight"},
+    "sglang": {"t2d", "d2t", "model.embed_tokens.weight", "embed_tokens.weight", "lm_head.weight"},
     "llama.cpp": {"t2d"},
 }
 
