@@ -357,6 +357,8 @@ def predict(
     version = version or profile.versions[0].is_
     if drafter.contract is None:  # of no family that is known: what it says is read all the same
         drafter = replace(drafter, config=drafter.checkpoint.config, table=drafter.checkpoint.table())
+    elif drafter.contract.in_target and drafter.checkpoint.source.kind in ("folder", "memory"):
+        drafter = replace(drafter, table=drafter.checkpoint.table())  # an engine goes over all that stands beside it
     out = Prediction(profile, version, not asked, asked)
     family = drafter.contract.id if drafter.contract else ""
     said: dict[str, str | Unknown] = {
