@@ -393,8 +393,9 @@ def predict(
     # of what happens at one stage, the target comes first, then what a class is made of, then its tensors
     out.effects += _hooked(profile, world)
     out.effects += _captures(profile, world, out)
-    out.effects += registered
-    out.effects += _rows(rows, world)
+    rowed = list(_rows(rows, world))
+    named = [e for e in rowed if e.stage == "config" and e.subject == "architectures"]  # that it can be read comes first
+    out.effects += [*named, *registered, *(e for e in rowed if e not in named)]
     if class_ is not None:
         out.effects += _tensors(profile, class_, world)
     elif out.class_:
