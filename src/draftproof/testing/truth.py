@@ -227,7 +227,8 @@ def predict(case: Case, engine: str, version: str = "", runner: str = "") -> Pre
     from draftproof import engines  # noqa: PLC0415
     from draftproof.launch import flags_of  # noqa: PLC0415
 
-    library, made = _library(), _examined(case.id)
+    places = "".join(case.launch[engine])
+    library, made = _library(), _examined(case.id, "{drafter}" in places or places.count("{target}") < 2)
     assert made.drafter is not None
     profile, _ = library.get("profile", engine)
     words = [word.replace("{target}", "target").replace("{drafter}", case.folder) for word in case.launch[engine]]
@@ -238,12 +239,13 @@ def predict(case: Case, engine: str, version: str = "", runner: str = "") -> Pre
 
 
 @cache
-def _examined(id: str) -> Any:
-    """Return what rungs 1 and 2 know of a case."""
+def _examined(id: str, own: bool = True) -> Any:
+    """Return what rungs 1 and 2 know of a case; where its launch names no drafter, the target stands for it."""
     from draftproof import api  # noqa: PLC0415
 
     case = cases.case(id)
     target, drafter = cases.models(case)
+    drafter = drafter if own else target
     sides = (source(drafter, case.folder), source(target, "target"))
     made = api.examine(*sides, _library(), facts=facts(case))
     if made.drafter is None or made.drafter.contract is None:  # too broken to be told: what its family is then
