@@ -394,7 +394,9 @@ def predict(
     out.effects += _hooked(profile, world)
     out.effects += _captures(profile, world, out)
     rowed = list(_rows(rows, world))
-    named = [e for e in rowed if e.stage == "config" and e.subject == "architectures"]  # that it can be read comes first
+    named = [
+        e for e in rowed if e.stage == "config" and e.subject == "architectures"
+    ]  # that it can be read comes first
     out.effects += [*named, *registered, *(e for e in rowed if e not in named)]
     if class_ is not None:
         out.effects += _tensors(profile, class_, world)
