@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,7 @@ class Case:
     launch: list[Finding] = field(default_factory=list)  # of launch lines
     loads: dict[str, list[Finding]] = field(default_factory=dict)  # of each engine that is asked about
     paired: bool = False  # whether a target was asked for
+    otherwise: bool = False  # other engines, or another launch, are asked about than the pair names
 
 
 def recordings(library: Library) -> tuple[Path, ...]:
@@ -327,7 +329,7 @@ def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) 
         every = [f for rows in found.values() for f in rows]
         found = {rung: accept(rows, pair, shared) for rung, rows in found.items()}
         if case.fits is not None:  # else what it accepts was not looked for
-            found["contract"] += stale(pair, shared, every)
+            found["contract"] += stale(pair, shared, every, case.otherwise)
     views = [v for v in (case.drafter, case.target) if v]
     over = case.library.hub.taken() if case.library.hub is not None else Taken()
     return Report(
@@ -397,8 +399,11 @@ def accept(found: Iterable[Finding], pair: Pair, shared: Sequence[Shared] = ()) 
     return out
 
 
-def stale(pair: Pair, shared: Sequence[Shared], found: list[Finding]) -> list[Finding]:
-    """Return a finding for each acceptance that no longer matches anything, a shared one as a whole."""
+def stale(pair: Pair, shared: Sequence[Shared], found: list[Finding], otherwise: bool = False) -> list[Finding]:
+    """Return a finding for each acceptance that no longer matches anything, a shared one as a whole.
+
+    Where other engines are asked about than the pair names, what it accepts of engines was not looked for.
+    """
     idle = [
         finding("CON112", f"{pair.id}: accepts {one.id}", expected="a finding that it accepts", observed="none",
                 contract=line)
@@ -419,8 +424,13 @@ def stale(pair: Pair, shared: Sequence[Shared], found: list[Finding]) -> list[Fi
         )
         for key, rows, wanted in levels
         for row in rows
-        if not any(row.covers(f) and f.level in wanted for f in found)
+        if not any(row.covers(f) and f.level in wanted for f in found) and not (otherwise and _of_engines(row.code))
     ]
+
+
+def _of_engines(code: str) -> bool:
+    """Tell whether a code, or a glob over codes, speaks of engines alone."""
+    return all(rule.rung == "loads" for rule in RULES.values() if fnmatchcase(rule.code, code))
 
 
 # --- the questions ------------------------------------------------------------------------------------------------
@@ -452,7 +462,7 @@ def check_pair(
 
 def _ask_of_pair(case: Case, pair: Pair, engines: Sequence[str] = (), line: str = "") -> None:
     """Add rung 3 to the case of a pair: of the engines given, else of those that it names, launched as it says."""
-    library = case.library
+    library, case.otherwise = case.library, bool(engines or line)
     names = (pair.drafter_repo or pair.drafter, pair.target_repo or pair.target)
     launches = read_launches([line] if line else (), library, engines, *names)
     asked = engines or (tuple(made.spec for made in launches if made.engine) if line else pair.asks)
@@ -828,6 +838,8 @@ def plain(value: Any) -> Any:
         return {k: v for k, v in named.items() if v not in ("", {}, [], None, False) and k != "name"}
     if isinstance(value, Mapping):
         return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(map(plain, value))
     if isinstance(value, (tuple, list)):
         if value and all(isinstance(v, Dialect) for v in value):
             return {v.name: plain(v) for v in value}

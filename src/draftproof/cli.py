@@ -40,7 +40,7 @@ a model is a local folder, ORG/NAME or ORG/NAME@COMMIT
   draftproof cache --prune --older 30                    what was kept of the Hub, here: remove what is a month old
   draftproof truth                                       what is predicted, beside what engines did
   draftproof fixture --break-every 5 --out ./known       a pair whose accepted tokens are known exactly
-  draftproof launch --drafter A --target B --engine vllm the command that is right, and why
+  draftproof launch --drafter A --target B --engine vllm    the command that is right, and why
   draftproof explain TEN403                              what a code means, and what to do
 """
 

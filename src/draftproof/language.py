@@ -172,7 +172,7 @@ FACTS = {
         "the tensors that are copies of the target's", _list(_s("a tensor, by its name in the family"), least=1)
     ),
     "trained_context": _fact("the length it was trained at", Spec("int", "tokens", above=0)),
-    "rope_theta": _fact("the base it was trained with", Spec("number", "", above=0)),
+    "rope_theta": _fact("the base it was trained with", Spec("number", "of the rotary frequencies", above=0)),
     "gpu": _fact("the GPU that it is to be served on", _s("as its maker counts them: sm90, sm100, gfx942")),
     "partial_rotary_factor": _fact(
         "the factor it was trained with", Spec("number", "1 is all of a head", above=0, most=1)
@@ -737,6 +737,7 @@ KINDS: Mapping[str, Spec] = {
                 positional=_s("the flag that a word belongs to which follows none", pattern=NAME),
                 once=Spec("bool", "that flag, given by its name, takes the place of the word"),
             ),
+            "how it is started",
             required=True,
             least=1,
         ),

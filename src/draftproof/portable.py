@@ -165,7 +165,7 @@ def _edits(
     for name in _architectures(profiles):
         yield Edit({"architectures": [name]})
     for dialect in contract.dialects:
-        if not dialect.flag:
+        if not dialect.flag and not dialect.format:
             yield Edit(dialect=dialect.name)
     again = Couple(own, couple.target, couple.library, couple.facts)
     for profile in profiles:

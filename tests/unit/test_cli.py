@@ -27,7 +27,20 @@ FACTS = """[facts]
 trained_on = { value = "org/target", source = "its card" }
 aux_convention = { value = "boundary", source = "its card" }
 """
-COMMANDS = ("check", "init", "adapt", "diff", "show", "list", "record", "cache", "explain")
+COMMANDS = (
+    "check",
+    "init",
+    "adapt",
+    "diff",
+    "show",
+    "list",
+    "record",
+    "cache",
+    "explain",
+    "launch",
+    "truth",
+    "fixture",
+)
 RAW = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # what a terminal may act on
 
 
@@ -354,6 +367,7 @@ def test_list_prints_every_id_of_every_kind(run: Run) -> None:
         "acceptances",
         "engines/profiles",
         "engines/classes",
+        "engines/configs",
         "launches",
         "formats",
         "engines",

@@ -216,7 +216,7 @@ def test_refused(file: bytes, code: str, words: list[str]) -> None:
 
 def test_every_code_of_the_law_has_a_row() -> None:
     covered = {row[2] for row in REFUSED} | {code for row in ACCEPTED for code in row[2]}
-    assert covered == {code for code in RULES if code.startswith("STF")}
+    assert covered == {code for code in RULES if code.startswith("STF")} - {"STF221"}  # of GGUF: test_ggufs.py
 
 
 PAIR_OF_NAMES = b'{"a":' + A + b',"b":{"dtype":"BF16","shape":[2,3],"data_offsets":[4,16]}}'

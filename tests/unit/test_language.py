@@ -53,6 +53,13 @@ GOOD_FACTS = {
     "aux_layers": [[2, 30, 58]],
     "trained_context": [1, 131072],
     "partial_rotary_factor": [1, 0.5, 1.0],
+    "copies": [["embed_tokens.weight"], ["embed_tokens.weight", "lm_head.weight"]],
+    "rope_theta": [10000, 1e6],
+    "gpu": ["sm100"],
+    "own_embedding": [True, False],
+    "rms_norm_eps": [1e-5],
+    "norm_before_residual": [True, False],
+    "block_size": [1, 16],
 }
 BAD_FACTS = {
     "trained_on": [1, "b", "a b/c", ["a/b"]],
@@ -60,6 +67,13 @@ BAD_FACTS = {
     "aux_layers": ["2", 2, ["2"], [2.0], [True], []],
     "trained_context": ["4096", 0, -1, 4096.0, True, 2**64],
     "partial_rotary_factor": ["0.5", 0, 1.5, -0.5, True, float("nan"), float("inf")],
+    "copies": ["embed_tokens.weight", [], [1], {}],
+    "rope_theta": ["1e6", 0, -1, True, float("nan")],
+    "gpu": [1, ["sm100"], True],
+    "own_embedding": [0, 1, "true", None],
+    "rms_norm_eps": ["1e-5", 0, -1e-5, True],
+    "norm_before_residual": [0, "true"],
+    "block_size": ["16", 0, -1, 16.5, True],
 }
 
 

@@ -98,7 +98,7 @@ def in_dialect(drafter: Model, name: str) -> Model:
     """Return a drafter with the names of another dialect of its family; raises Refused."""
     view = truth.view(drafter)
     contract = view.contract
-    known = {one.name: one for one in contract.dialects} if contract else {}
+    known = {one.name: one for one in contract.dialects if not one.format} if contract else {}
     if name not in known or view.dialect is None:
         raise Refused(f"no dialect {name!a}{nearest(name, known)}; there are {', '.join(known) or 'none'}")
     out = drafter.copy()
