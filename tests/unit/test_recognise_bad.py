@@ -182,7 +182,7 @@ FILES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     WEIGHTS: ("SRC117", ("one weight file", "give its folder: drafter")),
     INDEX: ("SRC117", ("the index of a sharded checkpoint", "give its folder: drafter")),
     "config.json": ("SRC117", ("give its folder: drafter", "--config drafter/config.json")),
-    "model.gguf": ("SRC116 unknown", ("GGUF", "converted from")),
+    "model.gguf": ("STF221", ("GGUF", "the file starts with 78")),
     "model.onnx": ("SRC116 unknown", ("ONNX",)),
     "drafter.tar.gz": ("SRC117", ("unpack it",)),
     "pair.toml": ("SRC117", ("draftproof check drafter/pair.toml",)),
