@@ -695,8 +695,8 @@ def _fixture(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[st
         top.exit(2, f"draftproof: cannot write {ascii(args.out)[1:-1]}: {error.strerror or error}\n")
     data = {"target": str(made.target), "drafter": str(made.drafter), "expected": made.expected}
     told = {key: made.expected[key] for key in ("drafted", "accepted", "fault") if made.expected.get(key)}
-    shown = ", ".join(f"{key} {value}" for key, value in told.items())
-    text = f"wrote {args.out}: target, {made.drafter.name}, expected.json; {shown}"
+    shown = "".join(f"; {key} {value}" for key, value in told.items())
+    text = f"wrote {args.out}: target, {made.drafter.name}, expected.json{shown}"
     return (_json(data) if args.format == "json" else f"{ascii(text)[1:-1]}\n"), 0
 
 

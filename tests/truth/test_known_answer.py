@@ -19,6 +19,13 @@ def test_pair_that_is_written_conforms_and_fits(tmp_path: Path) -> None:
     assert report.verdict != "fail", report.findings
     assert made.expected["accepted"] == made.expected["drafted"] == 75
     assert json.loads((tmp_path / "made" / "expected.json").read_text()) == made.expected
+    assert set(made.expected["launch"]) == {"vllm", "sglang", "llama.cpp"}
+
+
+def test_what_is_expected_says_what_the_drafter_was_trained_with(tmp_path: Path) -> None:
+    made = known_answer.write(tmp_path / "made", family="eagle3", fault="fc.weight/missing")
+    assert made.expected["facts"]["aux_layers"] == [2, 4, 5]
+    assert made.expected["facts"]["aux_convention"] == "boundary"
 
 
 def test_breaking_tokens_lowers_what_is_accepted_as_the_closed_form_says(tmp_path: Path) -> None:

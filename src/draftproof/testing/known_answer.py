@@ -4,8 +4,8 @@
         made = draftproof_fixture(break_every=5)      # made.target, made.drafter: folders; made.expected: a dict
         assert accepted(made.target, made.drafter, made.expected["prompt"]) == made.expected["accepted"]
 
-Without a fault the pair's accepted tokens are known in closed form. With one, it is expected what the recorded engines
-did. ``draftproof fixture`` writes the same from the command line.
+Without a fault the pair's accepted tokens are known in closed form; llama.cpp and vLLM 0.33.0 were seen to give exactly
+them. With one, it is expected what the recorded engines did. ``draftproof fixture`` writes the same from the command line.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ def write(folder: Path, family: str = KNOWN, dialect: str = "", break_every: int
             "drafts_per_step": pair.drafts, "steps": pair.steps, "drafted": pair.drafted, "accepted": pair.accepted,
             "accepted_by_position": list(pair.accepted_by_position),
         }  # fmt: skip
-    expected["launch"] = {engine: list(words) for engine, words in case.launch.items()}
+    launch = cases.case(f"{truth.family_of(KNOWN)}/{cases.HEALTHY}").launch if exact else {}
+    expected["facts"] = {key: fact.value for key, fact in truth.facts(case).items()}  # what it was trained with
+    expected["launch"] = {engine: list(words) for engine, words in {**launch, **case.launch}.items()}
     expected["env"] = {engine: dict(words) for engine, words in case.env.items()}
     expected["engines"] = {
         table.name: {key: value for key, value in table.rows[case.id]._asdict().items() if key != "id" and value}
