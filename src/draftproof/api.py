@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -603,7 +604,7 @@ def check_launch(
         case, target = examine_models(drafter, target, library, family)
     ask_engines(case, engines, launches)
     case.drafter = case.drafter if drafter is not None else None
-    words = shlex.join(["--launch", line])
+    words = shlex.join(["--launch", re.sub(r"\s*(\\\r?)?\n\s*", " ", line).strip()])  # on one line, to be pasted
     given = [*(["--drafter", named[0]] if named[0] else []), *(["--target", named[1]] if named[1] else []),
              *(["--family", family] if family else []), *(w for e in engines for w in ("--engine", e))]  # fmt: skip
     rerun = f"draftproof check {words}" + (f" {shlex.join(given)}" if given else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ def test_line_alone_is_a_whole_question() -> None:
     assert "launch" not in sections(report)
     assert sections(report)["loads vllm"]
     assert report.rerun.startswith("draftproof check --launch 'vllm serve")
+
+
+def test_line_of_several_lines_is_asked_again_as_one_line() -> None:
+    report = api.check_launch(VLLM.replace(" --spec", " \\\n    --spec").replace(", ", ",\n "), Library())
+    words = shlex.split(report.rerun)
+    assert "\n" not in report.rerun
+    assert words[:3] == ["draftproof", "check", "--launch"]
+    assert shlex.split(words[3]) == shlex.split(VLLM)
 
 
 def test_tag_of_an_image_is_the_version_and_an_engine_that_is_asked_about_counts_before_it() -> None:

@@ -5,7 +5,8 @@
         assert accepted(made.target, made.drafter, made.expected["prompt"]) == made.expected["accepted"]
 
 Without a fault the pair's accepted tokens are known in closed form; llama.cpp and vLLM 0.33.0 were seen to give exactly
-them. With one, it is expected what the recorded engines did. ``draftproof fixture`` writes the same from the command line.
+them. With one, it is expected what the recorded engines did. ``draftproof fixture`` writes the same from the command
+line.
 """
 
 from __future__ import annotations
