@@ -196,6 +196,8 @@ class World:
             return self._written(self.drafter, key)
         if side == "stored":
             return self._stored(key) if key != "tokens" else self._tokens()
+        if side == "held":
+            return self._held(key)
         if side in ("rows", "columns"):  # of the tensor that plays a part
             part = self.drafter.contract.roles.get(key, "") if self.drafter.contract else ""
             tensor, axis = self.drafter.tensor(part), ("rows", "columns").index(side)
@@ -231,6 +233,24 @@ class World:
         except ValueError as error:
             return Unknown(f"the target's {name}: {error}")
         return Known(len({*(parsed.ids or {}), *parsed.added}), f"the target's {name}")
+
+    def _held(self, key: str) -> Seen:
+        """Return what a torch file beside the drafter's weights holds, by STEM.KEY: the shape of a tensor, or a value."""
+        from draftproof.torchzip import PICKLE_LIMIT, read_entries  # noqa: PLC0415 (few rules ask for it)
+
+        stem, _, entry = key.partition(".")
+        source, name = self.drafter.checkpoint.source, f"{stem}.pt"
+        size = source.files.get(name, 0)
+        if not size:
+            return Absent(f"the drafter's files: {name}")
+        raw = source.take(name, PICKLE_LIMIT)
+        if not isinstance(raw, bytes):
+            return Unknown(f"the drafter's {name} is not at hand")
+        try:
+            rows = read_entries(lambda start, stop: raw[start:stop], len(raw))
+        except ValueError as error:
+            return Unknown(f"the drafter's {name}: {error}")
+        return Known(rows[entry], f"the drafter's {name}") if entry in rows else Absent(f"{name}: {entry}")
 
     def _stored(self, key: str) -> Seen:
         """Return what the drafter's files hold.

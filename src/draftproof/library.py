@@ -694,6 +694,7 @@ _SIDES = (
     "columns",
     "written",
     "stored",
+    "held",
 )  # what stands before a key, a flag, a fact, a tensor
 
 

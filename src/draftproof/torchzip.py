@@ -125,6 +125,25 @@ def read_torch_zip(read: Read, size: int, name: str) -> tuple[Header | None, lis
     return Header(name, tensors, {}, len(data), sum(row.end - row.start for row in tensors.values())), found.done()
 
 
+def read_entries(read: Read, size: int) -> dict[str, Any]:
+    """Return what the dict of a torch.save zip file holds: shapes [*int] of tensors, and plain values, by joined names.
+
+    Raises ValueError with what is wrong of one that cannot be read.
+    """
+    try:
+        records = _records(read, size)
+        path = next((path for path in records if path.endswith("/data.pkl")), None)
+        root = _unpickle(_stored(read, path, *records[path])) if path else None
+    except Stop as why:
+        raise ValueError(f"expected {why.expected}, observed {why.observed}") from None
+    if not isinstance(root, dict):
+        raise ValueError("it holds no dict")
+    rows = {str(key): value for key, value in root.items()}
+    for key, value in list(rows.items()):
+        rows |= {f"{key}.{inner}": leaf for inner, leaf in value.items()} if isinstance(value, dict) else {}
+    return {key: list(value.tensor.shape) if isinstance(value, _Built) else value for key, value in rows.items()}
+
+
 def _records(read: Read, size: int) -> dict[str, tuple[int, int, int, int]]:
     """Read the directory of a zip file: name -> flags, method, length, offset of the local header."""
     head = read(0, min(size, 512))

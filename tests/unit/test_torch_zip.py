@@ -464,3 +464,15 @@ def test_only_the_directory_and_the_pickle_are_read() -> None:
     header, _ = read_torch_zip(read, len(file), "m")
     assert header is not None
     assert taken < 100_000
+
+
+def test_entries_are_shapes_of_tensors_and_plain_values(tmp_path: Path) -> None:
+    path = tmp_path / "mask_embedding.pt"
+    held = ("F32", (4,), bytes(16))
+    torchzip.write_torch_zip(path, {"embedding": held, "mask_token_id": 7, "more": {"inner": held}})
+    file = path.read_bytes()
+    rows = torchzip.read_entries(lambda a, b: file[a:b], len(file))
+    assert rows["embedding"] == rows["more.inner"] == [4]
+    assert rows["mask_token_id"] == 7
+    with pytest.raises(ValueError, match="expected .*, observed"):
+        torchzip.read_entries(lambda a, b: file[:100][a:b], 100)
