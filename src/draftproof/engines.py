@@ -235,7 +235,7 @@ class World:
         return Known(len({*(parsed.ids or {}), *parsed.added}), f"the target's {name}")
 
     def _held(self, key: str) -> Seen:
-        """Return what a torch file beside the drafter's weights holds, by STEM.KEY: the shape of a tensor, or a value."""
+        """Return what a torch file beside the weights holds, by STEM.KEY: the shape of a tensor, or a plain value."""
         from draftproof.torchzip import PICKLE_LIMIT, read_entries  # noqa: PLC0415 (few rules ask for it)
 
         stem, _, entry = key.partition(".")

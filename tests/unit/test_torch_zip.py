@@ -474,5 +474,5 @@ def test_entries_are_shapes_of_tensors_and_plain_values(tmp_path: Path) -> None:
     rows = torchzip.read_entries(lambda a, b: file[a:b], len(file))
     assert rows["embedding"] == rows["more.inner"] == [4]
     assert rows["mask_token_id"] == 7
-    with pytest.raises(ValueError, match="expected .*, observed"):
+    with pytest.raises(ValueError, match="expected"):
         torchzip.read_entries(lambda a, b: file[:100][a:b], 100)
