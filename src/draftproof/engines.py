@@ -682,7 +682,8 @@ def findings_of(*made: Prediction) -> list[Finding]:
         also = f"also {', '.join(subjects[1:])}" if len(subjects) > 1 else ""
         after = _after(by[0]) if effect.outcome == "refuses" else ""
         at = profile.title if effect.source[:1].isdigit() else f"{profile.title} {one.version},"  # it may name its own
-        basis = f"{_BASIS[effect.basis]}: {at} {effect.source}"
+        run = effect.basis == "run" and any(v.is_ == one.version and v.basis != "run" for v in profile.versions)
+        basis = f"{_BASIS['read' if run else effect.basis]}: {at} {effect.source}"  # it was run at another version
         notes = (effect.note, also, basis if effect.source else "", after)
         out.append(
             finding(

@@ -230,6 +230,18 @@ def test_finding_says_what_will_be_seen_and_what_to_do(toy: Toy) -> None:
     assert told.observed.endswith("; expect no drafts from there on; the log says: it skips 3 tensors")
 
 
+@pytest.mark.parametrize(
+    ("basis", "version", "word"), [("run", "2.1", "seen"), ("run", "2.0", "read"), ("told", "2.0", "told")]
+)
+def test_what_was_run_at_another_version_is_only_read_of_this_one(
+    toy: Toy, basis: str, version: str, word: str
+) -> None:
+    made = toy({"rows": [row(basis=basis)]})
+    made.version = version
+    (told,) = findings_of(made)
+    assert told.note == f"{word}: Toy {version}, toy.py:1"
+
+
 # --- runner, method, class ----------------------------------------------------------------------------------------
 
 
