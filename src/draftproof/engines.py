@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from draftproof.conform import View, looked_for_all
 from draftproof.contracts import EngineRow, Fact
 from draftproof.dims import Absent, Expr, Known, Seen, Unknown, braced, kind_of, ordered, parse, value_of
-from draftproof.findings import Finding, Level, finding, holds, unknown, visible
+from draftproof.findings import Finding, Level, finding, holds, unknown, visible, whole
 from draftproof.launch import at_version
 from draftproof.library import Library
 from draftproof.pair import Couple
@@ -478,7 +478,8 @@ def _told(expr: Expr, world: World) -> str:
     if isinstance(value, Unknown):
         undeclared = value.why.startswith("declared.") or value.why.endswith("is not declared")
         return "not declared" if undeclared else f"not known ({value.why})"
-    return "nothing" if value is None else visible(value)
+    return "nothing" if value is None else visible(whole(value))
+
 
 
 def _shared_rows(library: Library, profile: Profile, version: str) -> list[EngineRow]:
@@ -620,7 +621,7 @@ def _shown(see: str, world: World) -> str:
     """Return what will be seen, with the values of the expressions that stand in it."""
     for inner in braced(see):
         value = value_of(parse(inner, True), world)
-        see = see.replace(f"{{{inner}}}", "?" if isinstance(value, Unknown) else visible(value))
+        see = see.replace(f"{{{inner}}}", "?" if isinstance(value, Unknown) else visible(whole(value)))
     return see
 
 

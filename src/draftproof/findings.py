@@ -242,6 +242,11 @@ def visible(text: object, limit: int = 200) -> str:
     return raw if len(raw) <= limit else f"{raw[:limit]}… ({len(raw)} characters)"
 
 
+def whole(value: object) -> object:
+    """Return a float that is a whole number as an integer, as a length times a factor of 32.0 may be."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1 << 53 else value
+
+
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str:
     """Return " (did you mean X?)" for the nearest known word, else nothing."""
     from difflib import get_close_matches  # noqa: PLC0415 (only on the way to an error)

@@ -25,7 +25,7 @@ from draftproof.conform import (
 )
 from draftproof.contracts import Contract, Convention, EngineRow, Fact, Meaning, Model, TensorRule
 from draftproof.dims import Absent, Bindings, Known, Seen, Unknown, is_true, value_of
-from draftproof.findings import Finding, Level, finding, holds, unknown, visible
+from draftproof.findings import Finding, Level, finding, holds, unknown, visible, whole
 from draftproof.library import Library
 from draftproof.tokens import Tokens, at_hand, special_ids
 
@@ -635,13 +635,13 @@ def rope(c: Couple) -> Iterator[Finding]:
 
 
 def rope_text(rope: Mapping[str, Known]) -> str:
-    """Return a rope in one line: "theta 50000.0, yarn, factor 64.0"."""
+    """Return a rope in one line: "theta 50000, yarn, factor 64"."""
     rest = [f"{k} {_value(rope, k)}" for k in sorted(rope) if k not in ("theta", "type")]
     return ", ".join([f"theta {_value(rope, 'theta')}", str(_value(rope, "type") or "no scaling"), *rest])
 
 
 def _value(rope: Mapping[str, Known], key: str) -> Any:
-    return rope[key].value if key in rope else None
+    return whole(rope[key].value) if key in rope else None
 
 
 def partial_rotary(c: Couple) -> Iterator[Finding]:

@@ -440,7 +440,7 @@ FAULTS: Mapping[str, Fault] = {
     "one of the target's eos": ({"eos_token_id": 2}, {}, {"eos_token_id": [2, 3]}, {}, NOTHING, []),
     "another pad": ({"pad_token_id": 5}, {}, {}, {}, {"PAIR410 info"}, ["[0] (target)", "[5]"]),
     # rope
-    "another theta": ({"rope_theta": 10000.0}, {}, {}, {}, {"PAIR411 info"}, ["theta 500000.0", "theta 10000.0"]),
+    "another theta": ({"rope_theta": 10000.0}, {}, {}, {}, {"PAIR411 info"}, ["theta 500000", "theta 10000"]),
     "theta in two places, not the same": (
         {"rope_parameters": {"rope_theta": 10000.0}}, {}, {}, {}, {"CFG309"}, ["500000.0", "10000.0"],
     ),
@@ -460,7 +460,7 @@ FAULTS: Mapping[str, Fault] = {
     "theta below zero inside rope_parameters": (
         {"rope_theta": ABSENT, "rope_parameters": {"rope_theta": -5.0}}, {}, {}, {}, {"CFG305"}, ["rope theta", "-5.0"],
     ),
-    "scaling that only the target has": ({}, {}, {"rope_scaling": YARN}, {}, {"PAIR411 info"}, ["yarn, factor 32.0"]),
+    "scaling that only the target has": ({}, {}, {"rope_scaling": YARN}, {}, {"PAIR411 info"}, ["yarn, factor 32"]),
     "another scaling than the target's": (
         {"rope_scaling": {"rope_type": "llama3", "factor": 32.0}}, {}, {"rope_scaling": YARN}, {},
         {"PAIR411 warning"}, ["yarn", "llama3"],
@@ -880,7 +880,7 @@ def test_report_i07_theta_only_in_rope_parameters() -> None:
     assert b.codes(same) == set()
     other = b.pair(config, scaled(config), *base_of(rope_theta=10000.0))
     assert b.codes(other) == {"PAIR411 info"}
-    assert "theta 5000000.0" in b.text(other)
+    assert "theta 5000000" in b.text(other)
 
 
 def test_report_i10_another_scaling_than_the_target() -> None:
@@ -888,7 +888,7 @@ def test_report_i10_another_scaling_than_the_target() -> None:
     base, table = base_of(rope_theta=150000, rope_scaling=YARN)
     report = b.pair(config, scaled(config), base, table)
     assert b.codes(report) == {"PAIR411 warning"}
-    assert "yarn, factor 32.0" in b.text(report)
+    assert "yarn, factor 32" in b.text(report)
     assert "llama3" in b.text(report)
 
 
