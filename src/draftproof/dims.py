@@ -104,6 +104,7 @@ _OF_TEXT: Mapping[str, Callable[[str, str], bool]] = {
 }
 _OF_TEXTS: Mapping[str, Callable[[Sequence[Any], str], bool]] = {  # of a list of texts
     "some": lambda texts, glob: any(isinstance(one, str) and fnmatchcase(one, glob) for one in texts),
+    "outside": lambda texts, words: any(one not in words.split() for one in texts),  # one that is none of these words
 }
 _OF_ENGINES = (
     "either",
@@ -112,6 +113,7 @@ _OF_ENGINES = (
     "kind",
     "first",
     "lower",
+    "on",
     *_OF_TEXT,
     *_OF_TEXTS,
 )  # calls in an expression with texts
@@ -205,6 +207,7 @@ def _allow(node: ast.expr, names: set[str], depth: int, texts: bool) -> None:
                 "kind": (1,),
                 "first": (1,),
                 "lower": (1,),
+                "on": (1,),
             }.get(name, (2,))
             if len(args) not in wanted or (len(args) == 1 and not _dotted(args[0])):
                 raise ExprError(f"{name} takes {'a name' if 1 in wanted else 'two values or more'}")
@@ -302,6 +305,9 @@ def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index:
             if isinstance(seen, Unknown):
                 return seen
             return isinstance(seen, Known) and (seen.value is None) is (name == "null")
+        case ast.Call(func=ast.Name(id="on"), args=[arg]):  # what Python takes for true
+            seen = lookup(_dotted(arg) or "")
+            return seen if isinstance(seen, Unknown) else isinstance(seen, Known) and bool(seen.value)
         case ast.Call(func=ast.Name(id="kind"), args=[arg]):
             seen = lookup(_dotted(arg) or "")
             return seen if isinstance(seen, Unknown) else kind_of(seen)

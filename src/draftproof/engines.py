@@ -1110,8 +1110,9 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
     if "aux_count" in world.exprs and not isinstance(count, Known):
         yield _unsure("run", "aux layers", count if isinstance(count, Unknown) else Unknown(f"{count.where}: nothing"))
     if isinstance(count, Known) and count.value != len(out.captured):
-        see = f"{row.fewer}: {len(out.captured)} states are captured, {out.captured}; the fusion takes {count.value}"
-        yield Effect("refuses", "run", "refuses", "aux layers", see, row.fewer, **parts)
+        error = row.fewer if out.captured or not row.none else row.none
+        see = f"{error}: {len(out.captured)} states are captured, {out.captured}; the fusion takes {count.value}"
+        yield Effect("refuses", "run", "refuses", "aux layers", see, error, **parts)
         return
     yield from _trained(world, out.captured, parts)
 
@@ -1146,8 +1147,10 @@ def _asked(row: Capture, world: World) -> tuple[list[int] | None, str, list[Effe
             continue
         ids = seen.value
         fate = row.empty if ids == [] else row.odd
+        if row.cast and isinstance(ids, list):
+            ids = [_cast(i) for i in ids]
         kinds = (int,) if row.whole else (int, float)
-        if isinstance(ids, list) and ids and all(type(i) in kinds and i == int(i) for i in ids):
+        if isinstance(ids, list) and ids and all((type(i) is int or not row.whole) and isinstance(i, kinds) and i == int(i) for i in ids):
             return [int(i) + key.offset for i in ids], key.key, []
         if fate == "next":
             continue
@@ -1166,6 +1169,14 @@ def _asked(row: Capture, world: World) -> tuple[list[int] | None, str, list[Effe
         spread = [round(first + k * (last - first) / (count - 1)) for k in steps] if count > 1 else []
         return spread or [(first + last + 1) // 2], "", []
     return default, "", []
+
+
+def _cast(value: Any) -> Any:
+    """Return the integer that a value is cast to; what has none stays as it is."""
+    try:
+        return int(value) if isinstance(value, (int, float, str)) else value
+    except (ValueError, OverflowError):
+        return value
 
 
 def _trained_on(world: World) -> list[int] | None:

@@ -627,6 +627,8 @@ KINDS: Mapping[str, Spec] = {
                 odd=_fate("default", "next"),
                 odd_stage=_s("when that happens", choices=_STAGES),
                 whole=Spec("bool", "only integers are ids, not 2.0"),
+                cast=Spec("bool", "each id is cast to an integer: 2.7 is 2, and a text of digits is one"),
+                none=_s("the class of the error where no state is captured, if it is not that of fewer"),
                 ordered=Spec("bool", "they are captured in the order of the list, one twice where it stands twice"),
                 spaced=Spec("cond", "how many, evenly from the first of default to the last"),
                 fewer=_s("the class of the error where the fusion takes more or fewer", pattern=_ERROR),

@@ -91,6 +91,8 @@ class Capture(Record):
     odd: str = "default"  # what is no list of numbers: default, or the class of the error
     odd_stage: str = "run"
     whole: bool = False  # a number with a fraction part, be it zero, is odd
+    cast: bool = False  # each id is made an integer: a fraction is cut off, a text of digits is read
+    none: str = ""  # no state at all, where that is another error than fewer
     ordered: bool = False  # they are captured in the order of the list, one twice where it stands twice
     fewer: str = "RuntimeError"  # fewer states than the fusion takes
     source: str = ""
