@@ -481,7 +481,6 @@ def _told(expr: Expr, world: World) -> str:
     return "nothing" if value is None else visible(whole(value))
 
 
-
 def _shared_rows(library: Library, profile: Profile, version: str) -> list[EngineRow]:
     """Return the rows of the engine that need nothing but the dims of a pair, those of a version."""
     engine = library.get("engine", profile.engine)[0] if profile.engine else None
@@ -1150,7 +1149,11 @@ def _asked(row: Capture, world: World) -> tuple[list[int] | None, str, list[Effe
         if row.cast and isinstance(ids, list):
             ids = [_cast(i) for i in ids]
         kinds = (int,) if row.whole else (int, float)
-        if isinstance(ids, list) and ids and all((type(i) is int or not row.whole) and isinstance(i, kinds) and i == int(i) for i in ids):
+        if (
+            isinstance(ids, list)
+            and ids
+            and all((type(i) is int or not row.whole) and isinstance(i, kinds) and i == int(i) for i in ids)
+        ):
             return [int(i) + key.offset for i in ids], key.key, []
         if fate == "next":
             continue
