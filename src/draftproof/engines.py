@@ -7,6 +7,7 @@ that apply. Each step yields effects. What they come to is decided last: the fir
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -321,6 +322,13 @@ class World:
 
     def _written(self, view: View, key: str) -> Seen:
         """Return what a config says of a key; null is a value here, for engines tell it from what is not there."""
+        if (first := key.partition(".")[0]) in self.overrides:
+            value: Any = self.overrides
+            for part in key.split("."):
+                if not isinstance(value, Mapping) or part not in value:
+                    return Absent(f"launch: {self.profile.overrides}: {key}")
+                value = value[part]
+            return Known(value, f"launch: {self.profile.overrides}: {first}")
         tables = self.lifted if view is self.drafter else ()
         top = (key,) if not tables or key.partition(".")[0] in self.profile.lift_keeps else ()
         for place in (*top, *(f"{table}.{key}" for table in tables)):
@@ -330,6 +338,16 @@ class World:
             if not isinstance(seen, Absent):
                 return seen
         return view.config(key) if top else Absent(f"{view.checkpoint.role} config.json: {tables[0]}.{key}")
+
+    @cached_property
+    def overrides(self) -> Mapping[str, Any]:
+        """Return the keys of both configs that the launch gives; none where it says no JSON object."""
+        text = self.flags.get(self.profile.overrides) if self.profile.overrides else None
+        try:
+            said = json.loads(text) if isinstance(text, str) else text
+        except ValueError:
+            return {}
+        return said if isinstance(said, Mapping) else {}
 
     @cached_property
     def lifted(self) -> tuple[str, ...]:

@@ -536,6 +536,7 @@ KINDS: Mapping[str, Spec] = {
         lifts=_list(_s("a table of a drafter's config that is read in place of the whole")),
         lift_with=_s("a key: only beside it such a table is read"),
         lift_keeps=_list(_s("a key that is read from the whole first all the same")),
+        overrides=_s("a flag whose JSON object takes the place of keys of both configs"),
         configs=_table(
             "the classes through which it reads configs",
             is_=_list(

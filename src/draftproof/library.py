@@ -1189,6 +1189,7 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         methods=_chosen(data["methods"]),
         lifts=data.get("lifts", ()),
         lift_with=data.get("lift_with", ""),
+        overrides=data.get("overrides", ""),
         lift_keeps=data.get("lift_keeps", ()),
         renamings=tuple(p.Renaming(**{"when": None, **row}) for row in data.get("renamings", ())),
         registry=data["registry"],

@@ -258,6 +258,7 @@ class Profile(Record):
     alike: Mapping[str, str] = MappingProxyType({})  # method -> another, whose targets serve it too
     lift_with: str = ""  # a key: only beside it the tables are read in place of the whole
     lift_keeps: tuple[str, ...] = ()  # keys that are read from the whole first
+    overrides: str = ""  # a flag whose JSON object takes the place of keys of both configs
     unhooked: tuple[str, ...] = ()  # globs over targets that serve none; of any other that is not known
 
 
