@@ -25,6 +25,7 @@ from draftproof.library import Library
 from draftproof.pair import Couple
 from draftproof.profiles import (
     STAGES,
+    AuxKey,
     Capture,
     Chosen,
     Configs,
@@ -144,13 +145,13 @@ class World:
         self.profile, self.drafter, self.target, self.couple = profile, drafter, target, couple
         self.configs = configs
         self.flags = flags
-        self.said = dict(said)  # version, family, line, runner, method, architecture, code
+        self.said: dict[str, Any] = dict(said)  # version, family, line, runner, method, architecture, code, captured
         self.exprs: dict[str, Expr] = dict(profile.facts)
         self.index: dict[str, int] = {}
         self._memo: dict[str, Seen] = {}
         self._open: set[str] = set()
 
-    def say(self, name: str, value: str | Unknown) -> None:
+    def say(self, name: str, value: Any) -> None:
         """Fix what the interpreter has found, or that it cannot be told; what rests on it is asked anew."""
         self.said[name] = value
         self._memo.clear()
@@ -195,6 +196,9 @@ class World:
             return Known(fact.value, fact.source) if fact else Absent("what is declared of the drafter")
         if side == "written":  # what the file itself says of a key
             return self._written(self.drafter, key)
+        if side == "whole":  # at the top of the file, whatever is read in its place
+            config = self.drafter.checkpoint.config
+            return Known(None, f"drafter config.json: {key}") if config.is_null(key) else config(key)
         if side == "stored":
             return self._stored(key) if key != "tokens" else self._tokens()
         if side == "held":
@@ -330,14 +334,20 @@ class World:
                 value = value[part]
             return Known(value, f"launch: {self.profile.overrides}: {first}")
         tables = self.lifted if view is self.drafter else ()
-        top = (key,) if not tables or key.partition(".")[0] in self.profile.lift_keeps else ()
+        config = view.checkpoint.config if tables else view.config
+        if tables and key.partition(".")[0] in self.alone:
+            tables = ()
+        top = (key,) if not tables or key.partition(".")[0] in self.kept else ()
         for place in (*top, *(f"{table}.{key}" for table in tables)):
-            if view.config.is_null(place):
+            null = config.is_null(place)
+            if null and place in top and tables and self.profile.lift_copies:  # it is not copied
+                continue
+            if null:
                 return Known(None, f"{view.checkpoint.role} config.json: {place}")
-            seen = view.config(place)
+            seen = config(place)
             if not isinstance(seen, Absent):
                 return seen
-        return view.config(key) if top else Absent(f"{view.checkpoint.role} config.json: {tables[0]}.{key}")
+        return Absent(f"{view.checkpoint.role} config.json: {tables[0]}.{key}") if tables else config(key)
 
     @cached_property
     def overrides(self) -> Mapping[str, Any]:
@@ -354,6 +364,21 @@ class World:
         """Return the tables of the drafter's config that are read in place of the whole."""
         beside = self.profile.lift_with
         return self.profile.lifts if not beside or isinstance(self.drafter.config(beside), Known) else ()
+
+    @cached_property
+    def kept(self) -> Sequence[str]:
+        """Return the keys that are read from the whole first, where a table is read in its place."""
+        return (*self.profile.lift_keeps, *self.profile.lift_copies.get(self._kind_of_whole, ()))
+
+    @cached_property
+    def alone(self) -> Sequence[str]:
+        """Return the keys that the whole alone says, where a table is read in its place."""
+        return self.profile.lift_alone.get(self._kind_of_whole, ())
+
+    @cached_property
+    def _kind_of_whole(self) -> str:
+        by = self.drafter.checkpoint.config(self.profile.lift_by) if self.profile.lift_by else None
+        return str(by.value) if isinstance(by, Known) else ""
 
     def holds(self, when: Expr | None) -> bool | Unknown:
         """Return whether a condition holds; one that is not given does."""
@@ -404,7 +429,7 @@ def predict(
         "family": family,
         "line": "no" if flags is None else "yes",
     }
-    said |= dict.fromkeys(("runner", "method", "architecture", "code"), "")
+    said |= dict.fromkeys(("runner", "method", "architecture", "code", "captured"), "")
     through = profile.configs
     configs = [c for id in through.is_ if (c := library.get("configs", id)[0])] if through is not None else []
     world = World(profile, drafter, target, couple, flags or {}, said, configs, facts)
@@ -431,6 +456,7 @@ def predict(
     # of what happens at one stage, the target comes first, then what a class is made of, then its tensors
     out.effects += _hooked(profile, world)
     out.effects += _captures(profile, world, out)
+    world.say("captured", [] if out.captured is None else out.captured)
     rowed = list(_rows(rows, world))
     named = [
         e for e in rowed if e.stage == "config" and e.subject == "architectures"
@@ -1127,8 +1153,17 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
     if "aux_count" in world.exprs and not isinstance(count, Known):
         yield _unsure("run", "aux layers", count if isinstance(count, Unknown) else Unknown(f"{count.where}: nothing"))
     if isinstance(count, Known) and count.value != len(out.captured):
-        error = row.fewer if out.captured or not row.none else row.none
+        error = (row.more if count.value < len(out.captured) else row.fewer if out.captured else row.none) or row.fewer
         see = f"{error}: {len(out.captured)} states are captured, {out.captured}; the fusion takes {count.value}"
+        yield Effect("refuses", "run", "refuses", "aux layers", see, error, **parts)
+        return
+    width = value_of(row.width, world) if row.width is not None else None
+    hidden = world("target.hidden")
+    if isinstance(width, Unknown):
+        yield _unsure("run", "aux layers", width)
+    elif isinstance(hidden, Known) and isinstance(count, Known) and width is not None and width != hidden.value:
+        error = (row.more if width < hidden.value else row.fewer) or row.fewer
+        see = f"{error}: a state of the target is {hidden.value} wide; the fusion takes {width}"
         yield Effect("refuses", "run", "refuses", "aux layers", see, error, **parts)
         return
     yield from _trained(world, out.captured, parts)
@@ -1163,7 +1198,6 @@ def _asked(row: Capture, world: World) -> tuple[list[int] | None, str, list[Effe
         if isinstance(seen, Absent) or seen.value is None:
             continue
         ids = seen.value
-        fate = row.empty if ids == [] else row.odd
         if row.cast and isinstance(ids, list):
             ids = [_cast(i) for i in ids]
         kinds = (int,) if row.whole else (int, float)
@@ -1173,11 +1207,13 @@ def _asked(row: Capture, world: World) -> tuple[list[int] | None, str, list[Effe
             and all((type(i) is int or not row.whole) and isinstance(i, kinds) and i == int(i) for i in ids)
         ):
             return [int(i) + key.offset for i in ids], key.key, []
+        fate, stage = _oddly(row, key, ids)
         if fate == "next":
             continue
+        if fate == "lost":
+            return [], key.key, []
         if fate != "default":
             see = f"{fate}: {visible(ids)}"
-            stage = row.empty_stage if ids == [] else row.odd_stage
             return None, "", [Effect("refuses", stage, "refuses", key.key, see, fate, row.source, row.basis)]
         break
     default = [value_of(e, world) for e in (*row.default, *([row.spaced] if row.spaced else []))]
@@ -1198,6 +1234,19 @@ def _cast(value: Any) -> Any:
         return int(value) if isinstance(value, (int, float, str)) else value
     except (ValueError, OverflowError):
         return value
+
+
+def _oddly(row: Capture, key: AuxKey, ids: Any) -> tuple[str, str]:
+    """Return what becomes of layer ids that are no list of numbers, and when."""
+    if ids == []:
+        return row.empty, row.empty_stage
+    if key.odd:
+        return key.odd, key.odd_stage
+    if isinstance(ids, list) and row.texts and all(isinstance(i, str) for i in ids):
+        return row.texts, "run"
+    if isinstance(ids, list) and row.mixed and not all(type(i) in (int, float) for i in ids):
+        return row.mixed, row.mixed_stage
+    return row.odd, row.odd_stage
 
 
 def _trained_on(world: World) -> list[int] | None:

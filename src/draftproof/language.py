@@ -185,6 +185,7 @@ FACTS = {
         "what it was trained with: whether the residual is the state after its norm", Spec("bool", "as its key says")
     ),
     "block_size": _fact("how many tokens the blocks had that it was trained on", Spec("int", "tokens", above=0)),
+    "prompt": _fact("how long the prompts are that it is to serve", Spec("int", "tokens", above=0)),
     "meanings": _map(
         _fact("what it was trained for", _s("a meaning that the family knows")),
         "of those that its family lists in [meanings]",
@@ -537,6 +538,9 @@ KINDS: Mapping[str, Spec] = {
         lift_with=_s("a key: only beside it such a table is read"),
         lift_keeps=_list(_s("a key that is read from the whole first all the same")),
         overrides=_s("a flag whose JSON object takes the place of keys of both configs"),
+        lift_by=_s("a key of the whole whose text says which other keys are"),
+        lift_alone=_map(_list(_s("a key that the whole alone says")), "that text -> such keys", NAME),
+        lift_copies=_map(_list(_s("a key that is read from the whole first, but for null")), "that text -> such keys", NAME),
         configs=_table(
             "the classes through which it reads configs",
             is_=_list(
@@ -611,6 +615,8 @@ KINDS: Mapping[str, Spec] = {
                     _table(
                         key=_s("a config key that names layers", required=True),
                         offset=Spec("int", "added to an id, it gives the boundary"),
+                        odd=_fate("default", "next"),
+                        odd_stage=_s("when that happens", choices=_STAGES),
                         when=_WHEN,
                         **_SPAN,
                     ),
@@ -627,12 +633,17 @@ KINDS: Mapping[str, Spec] = {
                 empty_stage=_s("when that happens", choices=_STAGES),
                 odd=_fate("default", "next"),
                 odd_stage=_s("when that happens", choices=_STAGES),
+                texts=_fate("lost"),
+                mixed=_fate("default", "next"),
+                mixed_stage=_s("when that happens", choices=_STAGES),
                 whole=Spec("bool", "only integers are ids, not 2.0"),
                 cast=Spec("bool", "each id is cast to an integer: 2.7 is 2, and a text of digits is one"),
                 none=_s("the class of the error where no state is captured, if it is not that of fewer"),
                 ordered=Spec("bool", "they are captured in the order of the list, one twice where it stands twice"),
                 spaced=Spec("cond", "how many, evenly from the first of default to the last"),
                 fewer=_s("the class of the error where the fusion takes more or fewer", pattern=_ERROR),
+                more=_s("the same where it takes fewer, if that is another", pattern=_ERROR),
+                width=Spec("cond", "how wide the fusion takes a state of the target to be"),
                 source=_s(SOURCED, required=True),
                 basis=_ROW["basis"]._replace(required=False),
             )

@@ -88,6 +88,15 @@ def flags_of(
     return dict(made.flags) if made is not None else {"env": dict(env or {})}
 
 
+def reads_own(engine: str, flags: Mapping[str, Any], library: Library) -> bool:
+    """Tell whether an engine reads the target's own checkpoint for a drafter's, where these flags name none."""
+    launches = library.get("launch", engine)[0]
+    own = launches.own if launches is not None else None
+    if launches is None or own is None or _first(flags, launches.drafter):
+        return False
+    return value_of(own, lambda name: _seen(flags, name)) is True
+
+
 @cache
 def _shipped() -> Library:
     return Library()

@@ -681,7 +681,7 @@ def _check_engine(data: Mapping[str, Any], out: Problems, library: Library) -> N
         _check_when((row or {}).get("when"), ("rows", n, "when"), out, library)
 
 
-SAYS = ("version", "lifted", "runner", "method", "code", "architecture", "family", "line")  # what is found
+SAYS = ("version", "lifted", "runner", "method", "code", "architecture", "family", "line", "captured")  # what is found
 
 
 _SIDES = (
@@ -693,6 +693,7 @@ _SIDES = (
     "rows",
     "columns",
     "written",
+    "whole",
     "stored",
     "held",
 )  # what stands before a key, a flag, a fact, a tensor
@@ -1191,6 +1192,9 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         lift_with=data.get("lift_with", ""),
         overrides=data.get("overrides", ""),
         lift_keeps=data.get("lift_keeps", ()),
+        lift_by=data.get("lift_by", ""),
+        lift_alone=data.get("lift_alone", {}),
+        lift_copies=data.get("lift_copies", {}),
         renamings=tuple(p.Renaming(**{"when": None, **row}) for row in data.get("renamings", ())),
         registry=data["registry"],
         ranges={name: row["when"] for name, row in data.get("ranges", {}).items() if "when" in row},

@@ -71,6 +71,8 @@ class AuxKey(Record):
     key: str
     offset: int = 0
     when: Expr | None = None
+    odd: str = ""  # what is no list of numbers, where that is another thing than the row says
+    odd_stage: str = "run"
 
 
 class Capture(Record):
@@ -90,11 +92,16 @@ class Capture(Record):
     empty_stage: str = "run"
     odd: str = "default"  # what is no list of numbers: default, or the class of the error
     odd_stage: str = "run"
+    texts: str = ""  # a list of texts: lost, as none of them is a layer, or the class of the error; "" is odd
+    mixed: str = ""  # a list of numbers and others; "" is odd
+    mixed_stage: str = "load"
     whole: bool = False  # a number with a fraction part, be it zero, is odd
     cast: bool = False  # each id is made an integer: a fraction is cut off, a text of digits is read
     none: str = ""  # no state at all, where that is another error than fewer
     ordered: bool = False  # they are captured in the order of the list, one twice where it stands twice
     fewer: str = "RuntimeError"  # fewer states than the fusion takes
+    more: str = ""  # more of them, if that is another error
+    width: Expr | None = None  # how wide the fusion takes a state to be; the target's says how wide it is
     source: str = ""
     basis: str = "read"
 
@@ -259,6 +266,9 @@ class Profile(Record):
     lift_with: str = ""  # a key: only beside it the tables are read in place of the whole
     lift_keeps: tuple[str, ...] = ()  # keys that are read from the whole first
     overrides: str = ""  # a flag whose JSON object takes the place of keys of both configs
+    lift_by: str = ""  # a key of the whole whose text says which others are
+    lift_alone: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # that text -> keys that the whole alone says
+    lift_copies: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # that text -> such keys
     unhooked: tuple[str, ...] = ()  # globs over targets that serve none; of any other that is not known
 
 

@@ -524,6 +524,29 @@ def test_tensors_that_were_not_read_are_not_known(toy: Toy) -> None:
     assert predict(made.profile, toy.library, part).outcome == "unknown"
 
 
+LIFTED = {"lifts": ["inner"], "lift_with": "outer", "lift_by": "sort", "lift_alone": {"a": ["one"]},
+          "lift_copies": {"a": ["two"]}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "config", "seen"),
+    [
+        ("one", {"one": 1, "inner": {"one": 2}}, "1"),
+        ("one", {"inner": {"one": 2}}, "?"),
+        ("two", {"two": 1, "inner": {"two": 2}}, "1"),
+        ("two", {"two": None, "inner": {"two": 2}}, "2"),
+        ("two", {"inner": {"two": 2}}, "2"),
+        ("two", {"sort": "b", "two": 1, "inner": {"two": 2}}, "2"),
+        ("three", {"three": 1, "inner": {}}, "?"),
+    ],
+)
+def test_what_is_read_of_the_whole_and_what_of_its_table(toy: Toy, key: str, config: Any, seen: str) -> None:
+    told = row(see=f"{{drafter.{key}}} and {{whole.{key}}}")
+    made = toy({**LIFTED, "rows": [told]}, {"outer": {}, "sort": "a", **config})
+    whole = {None: "None", 1: "1"}.get(config.get(key, "?"), "?")
+    assert next(e.see for e in made.effects if e.subject == "row") == f"{seen} and {whole}"
+
+
 # --- layers -------------------------------------------------------------------------------------------------------
 
 IDS = "eagle_config.eagle_aux_hidden_state_layer_ids"
@@ -545,7 +568,8 @@ TRAINED = {"aux_layers": Fact([2, 6, 9], "the test"), "aux_convention": Fact("bo
         ({TOP: []}, {"empty": "ValueError"}, None, "refuses"),
         ({TOP: []}, {"empty": "next"}, [3, 7, 10], "degrades"),
         ({TOP: "2"}, {"odd": "TypeError"}, None, "refuses"),
-        ({TOP: [2, True, 9]}, {}, [2, 6, 9], "as meant"),
+        ({TOP: [2, True, 9]}, {}, [1, 2, 9], "degrades"),  # it is one
+        ({TOP: [2, True, 9]}, {"whole": True}, [2, 6, 9], "as meant"),
         ({TOP: [2, 6, 12]}, {"outside": "IndexError"}, [2, 6], "refuses"),
         ({TOP: [2, 6, 12]}, {}, [2, 6], "degrades"),
         ({}, {"default": ["drafter.odd"], "keys": []}, None, "unknown"),
@@ -567,6 +591,33 @@ def test_fusion_takes_as_many_states_as_it_has_columns_for(toy: Toy) -> None:
     assert outcome("3") == ("as meant", "")
     assert outcome("4") == ("refuses", "RuntimeError")
     assert outcome("drafter.odd") == ("unknown", "")
+
+
+@pytest.mark.parametrize(
+    ("config", "capture", "count", "error"),
+    [
+        ({TOP: [2, 6]}, {"more": "ValueError", "none": "KeyError"}, "3", "RuntimeError"),
+        ({TOP: [2, 6, 9]}, {"more": "ValueError", "none": "KeyError"}, "2", "ValueError"),
+        ({TOP: [20, 30]}, {"more": "ValueError", "none": "KeyError"}, "2", "KeyError"),
+        ({TOP: ["2", "6"]}, {"texts": "lost", "none": "KeyError"}, "2", "KeyError"),
+        ({TOP: ["2", "6"]}, {"texts": "IndexError"}, "2", "IndexError"),
+        ({TOP: ["2", 6]}, {"texts": "lost", "mixed": "TypeError"}, "2", "TypeError"),
+        ({TOP: "2"}, {"keys": [{"key": TOP, "odd": "KeyError", "odd_stage": "load"}]}, "3", "KeyError"),
+        ({TOP: [2, 6, 9]}, {"width": "width"}, "3", ""),
+        ({TOP: [2, 6, 9]}, {"width": "width + 1"}, "3", "RuntimeError"),
+        ({TOP: [2, 6, 9]}, {"width": "width - 1", "more": "ValueError"}, "3", "ValueError"),
+    ],
+)
+def test_states_that_the_fusion_does_not_take(toy: Toy, config: Any, capture: Any, count: str, error: str) -> None:
+    dims = CLASS["dims"] | {"aux_count": count}
+    made = toy({"captures": [CAPTURE | capture]}, config, facts=TRAINED, dims=dims)
+    assert (made.refusal.error if made.refusal else "") == error
+
+
+def test_rows_may_speak_of_what_is_captured(toy: Toy) -> None:
+    when = {"captures": [CAPTURE], "rows": [row(when="0 in captured")]}
+    assert toy(when, {TOP: [0, 6, 9]}, facts=TRAINED | {"aux_layers": Fact([0, 6, 9], "x")}).outcome == "degrades"
+    assert toy(when, {TOP: [2, 6, 9]}, facts=TRAINED).outcome == "as meant"
 
 
 def test_layers_that_nobody_declared_are_not_known(toy: Toy) -> None:
@@ -801,9 +852,9 @@ def test_what_a_profile_shows_beside_is_evaluated_where_its_condition_holds(toy:
         {"what": "none", "when": "false", "read": "n"},
     ]
     profile = {"codes": BESIDE["codes"], "beside": rows}
-    assert beside(toy(profile)) == "theta: declared 500000.0, trained not declared, read 120"
+    assert beside(toy(profile)) == "theta: declared 500000, trained not declared, read 120"
     known = {"rope_theta": Fact(1e6, "card")}
-    assert beside(toy(profile, facts=known)) == "theta: declared 500000.0, trained 1000000.0, read 120"
+    assert beside(toy(profile, facts=known)) == "theta: declared 500000, trained 1000000, read 120"
 
 
 def test_layers_that_nobody_read_are_not_known_unless_the_class_uses_none(toy: Toy) -> None:

@@ -113,7 +113,7 @@ def build(case: Case, folder: Path) -> Path:
     place = folder / case.place
     fixtures.write(drafter, place / case.folder)
     row = {
-        "id": case.id, "family": case.family, "target": name, "drafter": case.folder, "prompt": list(_prompt(case)),
+        "id": case.id, "family": case.family, "target": name, "drafter": case.folder, "prompt": list(prompt(case)),
         "tokens": case.tokens, "order": _order().index(case.id), "launch": case.launch, "env": case.env,
         "twin": case.twin, "feature": case.feature,
     }  # fmt: skip
@@ -127,7 +127,8 @@ def _same(one: Model, other: Model) -> bool:
     return same and one.config == other.config and one.files.keys() == other.files.keys()
 
 
-def _prompt(case: Case) -> Sequence[int]:
+def prompt(case: Case) -> Sequence[int]:
+    """Return the token ids of the prompt of a case."""
     known = case.pair[0] in fixtures.known_models()
     return fixtures.known().prompt if known else PROMPT
 

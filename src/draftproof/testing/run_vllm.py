@@ -45,7 +45,7 @@ ENVIRONMENT = {  # before vLLM is imported
     "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }  # fmt: skip
 HOLD = {  # how the engine is held here; none of it is about drafting
-    "skip_tokenizer_init": True, "max_num_seqs": 1, "max_num_batched_tokens": 256, "num_gpu_blocks_override": 8,
+    "skip_tokenizer_init": True, "max_num_seqs": 1, "max_num_batched_tokens": 256, "num_gpu_blocks_override": 64,
     "enable_prefix_caching": False, "distributed_executor_backend": "uni", "disable_log_stats": False,
 }  # fmt: skip
 COMMON = (  # what all cases need, imported before the first, so that a fork has it
@@ -97,6 +97,29 @@ def any_size() -> None:
     CPUMLABackend.get_supported_kernel_block_sizes = staticmethod(lambda kv_cache_spec=None: [MultipleOf(16)])
     CPUMLABackend.supports_block_size = classmethod(lambda cls, block_size: True)
     _custom_ops.mla_decode_kvcache_cpu = decode
+
+
+def plain_products() -> None:
+    """Let torch multiply matrices: the CPU's own kernel reads past a state that is too narrow, where a GPU refuses it."""
+    from vllm import _custom_ops
+
+    _custom_ops._supports_onednn = False
+
+
+def masks() -> None:
+    """Let Triton's interpreter load and store by masks that are no bools, as a GPU does."""
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    def held(mask: Any) -> Any:
+        return mask if mask.data.dtype == bool else TensorHandle(mask.data.astype(bool), mask.dtype)
+
+    load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
+    InterpreterBuilder.create_masked_load = lambda self, ptrs, mask, *rest, **named: (
+        load(self, ptrs, held(mask), *rest, **named)
+    )
+    InterpreterBuilder.create_masked_store = lambda self, ptrs, value, mask, *rest, **named: (
+        store(self, ptrs, value, held(mask), *rest, **named)
+    )
 
 
 class Seen:
@@ -180,13 +203,16 @@ def watch(seen: Seen) -> None:
     CPUWorker.load_model = load_model
 
 
-def spy(owner: Any, name: str, tell: Callable[[Any], None]) -> None:
-    """Tell of what a method of an object returns."""
+def spy(owner: Any, name: str, of: Callable[[Any], None] | None, given: Callable[[Any], None] | None = None) -> None:
+    """Tell of what a method of an object returns, and of what it is given first."""
     plain = getattr(owner, name)
 
     def told(*args: Any, **kwargs: Any) -> Any:
+        if given is not None:
+            given(args[0])
         result = plain(*args, **kwargs)
-        tell(result)
+        if of is not None:
+            of(result)
         return result
 
     setattr(owner, name, told)
@@ -238,7 +264,9 @@ def run(case: dict[str, Any], places: dict[str, str], seen: Seen, most: int) -> 
     runner = engine.model_executor.driver_worker.worker.model_runner
     drafter = getattr(runner, "drafter", None) or getattr(runner, "speculator", None)
     model = getattr(drafter, "model", None)
-    if model is not None:
+    if hasattr(drafter, "_sample_sequential"):  # it adds to the logits of a block before it samples them one by one
+        spy(drafter, "_sample_logits", None, first_rows(seen))
+    elif model is not None:
         spy(model, "compute_logits", first_rows(seen))
     if drafter is not None:
         spy(drafter, "propose", first_tokens(seen))
@@ -352,6 +380,9 @@ def main() -> int:
     make_arg_parser(FlexibleArgumentParser())
     logging.getLogger("vllm").setLevel(logging.WARNING)
     any_size()
+    plain_products()
+    if "TRITON_INTERPRET" in os.environ:
+        masks()
     registry._run_in_subprocess = lambda inspect: (
         inspect()
     )  # a model class is asked what it can; no GPU is to be spared

@@ -85,7 +85,7 @@ class Compared(NamedTuple):
     @property
     def agrees(self) -> bool:
         """Tell whether outcome, and for a refusal stage and class of the error, are those recorded."""
-        if self.hidden:  # it is as meant for that metadata, whatever the values do
+        if self.hidden and self.predicted != "refuses":  # it is as meant for that metadata, whatever the values do
             return self.predicted == "meant"
         same = self.predicted == self.row.outcome
         return same and (self.predicted != "refuses" or (self.stage, self.error) == (self.row.stage, self.row.error))
@@ -225,14 +225,16 @@ def _library() -> Library:
 def predict(case: Case, engine: str, version: str = "", runner: str = "") -> Prediction:
     """Return what an engine is predicted to do with a case: from configs, headers, file names and the launch line."""
     from draftproof import engines  # noqa: PLC0415
-    from draftproof.launch import flags_of  # noqa: PLC0415
+    from draftproof.launch import flags_of, reads_own  # noqa: PLC0415
 
-    places = "".join(case.launch[engine])
-    library, made = _library(), _examined(case.id, "{drafter}" in places or places.count("{target}") < 2)
-    assert made.drafter is not None
+    library = _library()
     profile, _ = library.get("profile", engine)
     words = [word.replace("{target}", "target").replace("{drafter}", case.folder) for word in case.launch[engine]]
     flags = flags_of(words, case.env.get(engine, {}), library)
+    places = "".join(case.launch[engine])
+    alone = places.count("{target}") > 1 or ("{drafter}" not in places and reads_own(engine, flags, library))
+    made = _examined(case.id, not alone)
+    assert made.drafter is not None
     side = made.target if made.target is not None and made.target.contract is not None else None
     return engines.predict(profile, library, made.drafter, side, made.couple, version=version, runner=runner,
                            flags=flags, facts=facts(case))  # fmt: skip
@@ -273,7 +275,7 @@ def view(drafter: Model) -> View:
 
 def facts(case: Case) -> dict[str, Fact]:
     """Return what is declared of a case's drafter: the layers it was trained on, in a convention of its family."""
-    said = {key: value for key, value in case.facts.items() if key != "aux"}
+    said = {key: value for key, value in case.facts.items() if key != "aux"} | {"prompt": len(cases.prompt(case))}
     if "aux" in case.facts:  # boundaries
         contract, _ = _library().get("family", family_of(case.family))
         conventions = contract.conventions if contract is not None else {}
