@@ -540,7 +540,9 @@ KINDS: Mapping[str, Spec] = {
         overrides=_s("a flag whose JSON object takes the place of keys of both configs"),
         lift_by=_s("a key of the whole whose text says which other keys are"),
         lift_alone=_map(_list(_s("a key that the whole alone says")), "that text -> such keys", NAME),
-        lift_copies=_map(_list(_s("a key that is read from the whole first, but for null")), "that text -> such keys", NAME),
+        lift_copies=_map(
+            _list(_s("a key that is read from the whole first, but for null")), "that text -> such keys", NAME
+        ),
         configs=_table(
             "the classes through which it reads configs",
             is_=_list(

@@ -100,7 +100,7 @@ def any_size() -> None:
 
 
 def plain_products() -> None:
-    """Let torch multiply matrices: the CPU's own kernel reads past a state that is too narrow, where a GPU refuses it."""
+    """Let torch multiply: the CPU's own kernel reads past a state that is too narrow, which a GPU refuses."""
     from vllm import _custom_ops
 
     _custom_ops._supports_onednn = False
@@ -114,11 +114,11 @@ def masks() -> None:
         return mask if mask.data.dtype == bool else TensorHandle(mask.data.astype(bool), mask.dtype)
 
     load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
-    InterpreterBuilder.create_masked_load = lambda self, ptrs, mask, *rest, **named: (
-        load(self, ptrs, held(mask), *rest, **named)
+    InterpreterBuilder.create_masked_load = lambda self, ptrs, mask, *rest, **named: load(
+        self, ptrs, held(mask), *rest, **named
     )
-    InterpreterBuilder.create_masked_store = lambda self, ptrs, value, mask, *rest, **named: (
-        store(self, ptrs, value, held(mask), *rest, **named)
+    InterpreterBuilder.create_masked_store = lambda self, ptrs, value, mask, *rest, **named: store(
+        self, ptrs, value, held(mask), *rest, **named
     )
 
 
