@@ -152,12 +152,12 @@ class Expr:
 
 
 @lru_cache(maxsize=4096)
-def parse(text: str, texts: bool = False) -> Expr:
+def parse(text: str, texts: bool = False, most: int = MAX_LENGTH) -> Expr:
     """Parse an expression, with texts one of an engine; raises ExprError with what was wrong and where."""
     if not text.strip():
         raise ExprError("expression is empty")
-    if len(text) > MAX_LENGTH:
-        raise ExprError(f"expression has {len(text)} characters; at most {MAX_LENGTH}")
+    if len(text) > most:
+        raise ExprError(f"expression has {len(text)} characters; at most {most}")
     plain = re.sub(r"'[^'\"\\\n]*'|\"[^'\"\\\n]*\"", "t", text) if texts else text
     if odd := re.search(r"[^A-Za-z0-9_.+\-*/()<>=!, \t\n]|(?<![\w.])\d+[A-Za-z_]", plain):
         raise ExprError(f"{odd[0]!r} is not part of the language, at column {odd.start() + 1}")
@@ -209,7 +209,7 @@ def _allow(node: ast.expr, names: set[str], depth: int, texts: bool) -> None:
                 "lower": (1,),
                 "on": (1,),
             }.get(name, (2,))
-            if len(args) not in wanted or (len(args) == 1 and not _dotted(args[0])):
+            if len(args) not in wanted or (len(args) == 1 and name != "first" and not _dotted(args[0])):
                 raise ExprError(f"{name} takes {'a name' if 1 in wanted else 'two values or more'}")
             parts = args
         case ast.Name() | ast.Attribute():
@@ -341,7 +341,7 @@ def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index:
             if unknown := _unknown(values):
                 return unknown
             if name == "len":
-                if not isinstance(values[0], (list, tuple)):
+                if not isinstance(values[0], (list, tuple, dict)):
                     raise ExprError(f"{ast.unparse(args[0])} is not a list")
                 return len(values[0])
             flat = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values

@@ -35,6 +35,7 @@ from draftproof.profiles import (
     Name,
     Param,
     Profile,
+    Request,
     Skip,
 )
 from draftproof.versions import resolve
@@ -80,6 +81,7 @@ class Prediction:
     captured: list[int] | None = None  # boundaries of the target: b is the input of layer b
     lost: list[int] = field(default_factory=list)  # boundaries that are asked for and not there
     beside: list[str] = field(default_factory=list)  # declared, trained and read, a thing a line
+    requests: list[Request] = field(default_factory=list)  # what becomes of what requests ask for
 
     @property
     def in_part(self) -> bool:
@@ -140,11 +142,13 @@ class World:
 
     def __init__(self, profile: Profile, drafter: View, target: View | None, couple: Couple | None,
                  flags: Mapping[str, Any], said: Mapping[str, str | Unknown],
-                 configs: Sequence[Configs] = (), facts: Mapping[str, Fact] | None = None) -> None:  # fmt: skip
+                 configs: Sequence[Configs] = (), facts: Mapping[str, Fact] | None = None,
+                 request: Mapping[str, Any] | None = None) -> None:  # fmt: skip
         self.facts = facts if facts is not None else couple.facts if couple is not None else {}
         self.profile, self.drafter, self.target, self.couple = profile, drafter, target, couple
         self.configs = configs
         self.flags = flags
+        self.request = request or {}
         self.said: dict[str, Any] = dict(said)  # version, family, line, runner, method, architecture, code, captured
         self.exprs: dict[str, Expr] = dict(profile.facts)
         self.index: dict[str, int] = {}
@@ -191,6 +195,8 @@ class World:
         side, _, key = name.partition(".")
         if side == "launch":
             return self._flag(key)
+        if side == "request":
+            return Known(self.request[key], "the request") if key in self.request else Absent(f"the request: {key}")
         if side == "declared":
             fact = self.facts.get(key)
             return Known(fact.value, fact.source) if fact else Absent("what is declared of the drafter")
@@ -411,11 +417,12 @@ def predict(
     flags: Mapping[str, Any] | None = None,
     runner: str = "",
     facts: Mapping[str, Fact] | None = None,
+    request: Mapping[str, Any] | None = None,
 ) -> Prediction:
     """Return what an engine will do with a drafter, launched with these flags, or without any as its family needs.
 
     version is one that was read; asked is the one that it stands in for, if that was not. facts are what is declared
-    of the drafter, those of the couple if not given.
+    of the drafter, those of the couple if not given. request is what a request asks for, beside greedy tokens.
     """
     version = version or profile.versions[0].is_
     if drafter.contract is None:  # of no family that is known: what it says is read all the same
@@ -432,9 +439,11 @@ def predict(
     said |= dict.fromkeys(("runner", "method", "architecture", "code", "captured"), "")
     through = profile.configs
     configs = [c for id in through.is_ if (c := library.get("configs", id)[0])] if through is not None else []
-    world = World(profile, drafter, target, couple, flags or {}, said, configs, facts)
+    world = World(profile, drafter, target, couple, flags or {}, said, configs, facts, request)
     out.runner = _choose(world, profile.runners, out, "runner", runner)
     out.method = _choose(world, profile.methods, out, "method")
+    out.requests = [row for row in profile.requests if world.holds(row.when) is True]
+    out.effects += _requested(out.requests, world)
     rows = [*_shared_rows(library, profile, str(said["version"])), *profile.rows]
     if any(row.idle and row.is_ == out.method for row in profile.methods):  # it reads nothing of the drafter
         out.effects += _rows(rows, world)
@@ -660,6 +669,17 @@ def _rows(rows: Sequence[EngineRow], world: World) -> Iterator[Effect]:
             yield _unsure(row.stage, row.key or row.id, holds, row.outcome)
 
 
+def _requested(rows: Sequence[Request], world: World) -> Iterator[Effect]:
+    """Say what becomes of what one request asks for."""
+    kinds = {"refused": ("refuses", "refuses"), "undrafted": ("degrades", "stops")}
+    for row in rows:
+        named = [name for name in row.asks if name in world.request]
+        if named and world.holds(row.asked) is True:
+            outcome, kind = kinds.get(row.does, ("changes", "copes"))
+            yield Effect(outcome, "run", kind, named[0], row.see or _DOES[row.does].format(named[0]), row.error,
+                         row.source, row.basis, row.line)  # fmt: skip
+
+
 def _shown(see: str, world: World) -> str:
     """Return what will be seen, with the values of the expressions that stand in it."""
     for inner in braced(see):
@@ -678,6 +698,13 @@ _STAGE = {
     "convert": "when it is converted",
     "load": "at load",
     "run": "at the first draft",
+}
+_DOES = {  # what becomes of what a request asks for, the worst first
+    "refused": "refuses {}",
+    "undrafted": "drafts nothing for {}",
+    "ignored": "ignores {} without a word",
+    "unseen": "drafts without {}, and checks with all of it: fewer are accepted",
+    "otherwise": "takes {} otherwise",
 }
 _EXPECT = {"stops": "expect no drafts from there on"}  # by kind; of any other a low accept length
 
@@ -706,6 +733,7 @@ def findings_of(*made: Prediction) -> list[Finding]:
         for text, by in shown.items()
         if text and "beside" in codes
     ]
+    out += _of_requests(made)
     meant = [one for one in made if one.outcome == MEANT]
     for one in meant:
         name = _called(made, [one] if len(meant) < len(made) or one.captured != made[0].captured else made)
@@ -741,6 +769,28 @@ def findings_of(*made: Prediction) -> list[Finding]:
             )
         )
     return list(dict.fromkeys(out))
+
+
+def _of_requests(made: Sequence[Prediction]) -> Iterator[Finding]:
+    """Say in one finding what becomes of what requests ask for; of what never comes to a request, nothing."""
+    told = dict[tuple[str, str, str], list[Prediction]]()
+    for one in made:
+        if one.requests and not one.refusal:
+            rows = sorted(one.requests, key=lambda row: list(_DOES).index(row.does))
+            parts = dict[tuple[str, str, str], list[str]]()
+            for row in rows:
+                parts.setdefault((row.does, row.error, row.see), []).extend(row.asks)
+            text = "; ".join(
+                _DOES[does].format(", ".join(asks))
+                + (f" ({', '.join(filter(None, (error, see)))})" * bool(error or see))
+                for (does, error, see), asks in parts.items()
+            )
+            sources = {basis: dict.fromkeys(row.source for row in rows if row.basis == basis) for basis in _BASIS}
+            note = "; ".join(f"{_BASIS[basis]}: {', '.join(where)}" for basis, where in sources.items() if where)
+            told.setdefault((text, note, rows[0].line()), []).append(one)
+    for (text, note, line), by in told.items():
+        code = made[0].profile.codes["requests"]
+        yield finding(code, _called(made, by), level="info", observed=text, note=note, contract=line)
 
 
 def _listed(subjects: Sequence[str]) -> str:

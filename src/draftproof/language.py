@@ -294,6 +294,7 @@ _HAPPENS: Mapping[str, Spec] = {
     **_SPAN,
 }
 _COND = Spec("cond", "an expression over the engine's facts")
+DOES = ("refused", "undrafted", "ignored", "unseen", "otherwise")  # what becomes of what a request asks for
 _KEY_OF_CLASS = _list(Spec("value"), least=1)
 _SEEN: Mapping[str, Spec] = {key: _ROW[key] for key in ("see", "basis", "source")}
 _JSON = Spec("value", "any value")
@@ -514,8 +515,8 @@ KINDS: Mapping[str, Spec] = {
             "the code of each kind of finding",
             True,
             **{
-                kind: _s(f"of what is {kind}", required=kind != "beside", pattern=r"[A-Z]+\d+")
-                for kind in (*_EFFECTS, "beside", "meant", "unknown")
+                kind: _s(f"of what is {kind}", required=kind not in ("beside", "requests"), pattern=r"[A-Z]+\d+")
+                for kind in (*_EFFECTS, "beside", "requests", "meant", "unknown")
             },
         ),
         facts=_map(_COND, "name -> what other expressions mean by it", NAME),
@@ -667,6 +668,21 @@ KINDS: Mapping[str, Spec] = {
             NAME,
         ),
         rows=_list(_table("one thing that it does, and when", **_HAPPENS), required=True),
+        requests=_list(
+            _table(
+                "what becomes of what a request asks for while tokens are drafted",
+                id=_s("of the row", required=True, pattern=ID),
+                asks=_list(_s("a parameter, as requests write it"), required=True, least=1),
+                does=_s("what becomes of it", required=True, choices=DOES),
+                when=_WHEN,
+                **_SPAN,
+                asked=Spec("cond", "which of its values ask for it; without it, any"),
+                error=_HAPPENS["error"],
+                see=_s("what more there is to say of it"),
+                basis=_ROW["basis"],
+                source=_s(SOURCED, required=True),
+            )
+        ),
     ),
     "class": _table(
         "how one class of an engine reads a drafter",

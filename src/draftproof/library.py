@@ -688,6 +688,7 @@ _SIDES = (
     "drafter",
     "target",
     "launch",
+    "request",
     "declared",
     "has",
     "rows",
@@ -822,8 +823,9 @@ def _check_profile(data: Mapping[str, Any], out: Problems, library: Library) -> 
                     "CON105", ("loaders", name, key), "one without the other", expected=f"axis and {key}, or neither"
                 )
     rows = [(("rows", n), row) for n, row in enumerate(data.get("rows") or ())]
-    for path, row in [*rows, *(((key,), data.get(key)) for key in ("unregistered", "hookless"))]:
-        if row and row.get("outcome") == "refuses" and "error" not in row:
+    asks = [(("requests", n), row) for n, row in enumerate(data.get("requests") or ())]
+    for path, row in [*rows, *asks, *(((key,), data.get(key)) for key in ("unregistered", "hookless"))]:
+        if row and "refuse" in str(row.get("outcome", row.get("does"))) and "error" not in row:
             out.add("CON105", (*path, "error"), "nothing", expected="error: the class of what is raised")
 
 
@@ -1168,7 +1170,8 @@ def _spanned(value: Any) -> Any:
     parts += [f"not since(version, '{value['until']}')"] if "until" in value else []
     if not parts:
         return row
-    return row | {"when": parse(" and ".join([*parts, *([f"({row['when']})"] if "when" in row else [])]), True)}
+    whole = " and ".join([*parts, *([f"({row['when']})"] if "when" in row else [])])
+    return row | {"when": parse(whole, True, len(whole))}  # each part was parsed for itself
 
 
 def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
@@ -1217,6 +1220,9 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
             for row in data.get("captures", ())
         ),
         loaders={name: p.Loader(**row) for name, row in data.get("loaders", {}).items()},
+        requests=tuple(
+            p.Request(**row, line=partial(out.line, ("requests", n))) for n, row in enumerate(data.get("requests", ()))
+        ),
         rows=tuple(_row(says, row, out, "rows", n) for n, row in enumerate(data["rows"])),
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ parameters it has, of which shape by the engine's own reading of the config, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -226,6 +226,21 @@ class Beside(Record):
     source: str = ""
 
 
+class Request(Record):
+    """Say what becomes of what a request asks for while tokens are drafted; a launch does not show it."""
+
+    id: str
+    asks: tuple[str, ...]  # its parameters, as they are written
+    does: str  # refused, ignored, undrafted, unseen, otherwise
+    source: str
+    basis: str = "read"
+    when: Expr | None = None
+    asked: Expr | None = None  # which values ask for it; without it, any
+    error: str = ""
+    see: str = ""
+    line: Callable[[], str] = str
+
+
 class Version(Record):
     """Name a version that was read, and whether it was run too; in part: only what rows say of it."""
 
@@ -270,6 +285,7 @@ class Profile(Record):
     lift_alone: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # that text -> keys that the whole alone says
     lift_copies: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # that text -> such keys
     unhooked: tuple[str, ...] = ()  # globs over targets that serve none; of any other that is not known
+    requests: tuple[Request, ...] = ()
 
 
 class Flag(Record):

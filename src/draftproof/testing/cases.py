@@ -51,6 +51,7 @@ class Case:
     folder: str = "drafter"  # where the drafter lies in the case's folder
     subject: str = ""  # what is wrong, the same for families that are one family in other engines
     later: bool = False  # it tells little that others do not: run last
+    request: Mapping[str, Any] = field(default_factory=dict, repr=False)  # what a request asks for beside greedy tokens
 
     @property
     def tokens(self) -> int:
@@ -115,7 +116,7 @@ def build(case: Case, folder: Path) -> Path:
     row = {
         "id": case.id, "family": case.family, "target": name, "drafter": case.folder, "prompt": list(prompt(case)),
         "tokens": case.tokens, "order": _order().index(case.id), "launch": case.launch, "env": case.env,
-        "twin": case.twin, "feature": case.feature,
+        "twin": case.twin, "feature": case.feature, **({"request": case.request} if case.request else {}),
     }  # fmt: skip
     path = place / "case.json"
     path.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
@@ -521,7 +522,8 @@ def _called(case: Case, name: str) -> Case:
 
 def _silent(made: Case, twin: Case) -> bool:
     seen, whole = metadata(made), metadata(twin)
-    return (seen.target, seen.drafter, seen.launch, seen.env) == (whole.target, whole.drafter, whole.launch, whole.env)
+    same = (seen.target, seen.drafter, seen.launch, seen.env) == (whole.target, whole.drafter, whole.launch, whole.env)
+    return same and made.request == twin.request
 
 
 def _case(broken: Case, base: Case, row: Mapping[str, Any], edits: Mapping[str, Any]) -> Case:
@@ -535,7 +537,7 @@ def _case(broken: Case, base: Case, row: Mapping[str, Any], edits: Mapping[str, 
         faults=tuple(_faults(edits)), kind=kind, facts=facts, twin=f"{broken.family}/{twin}" if twin else "",
         launch=_launch(row, edits, [e for e in row["engines"] if e in edits.get("engines", row["engines"])]),
         env={**base.env, **edits.get("env", {})}, feature=edits.get("feature", False),
-        folder=edits.get("folder", base.folder),
+        folder=edits.get("folder", base.folder), request=edits.get("request", {}),
     )  # fmt: skip
     return replace(made, hidden=edits.get("hidden", kind == "broken" and made.twin == base.id and _silent(made, base)))
 

@@ -157,8 +157,8 @@ def _symbols(path: Path, wanted: set[str]) -> dict[str, int]:
     return found
 
 
-def _serve(argv: list[str], prompt: list[int], tokens: int, mark: Path) -> dict[str, Any]:
-    """Start the server as `argv` says and generate greedily; `mark` says how far it came."""
+def _serve(argv: list[str], prompt: list[int], tokens: int, more: dict[str, Any], mark: Path) -> dict[str, Any]:
+    """Start the server as `argv` says and generate greedily, or as a request says more; `mark` says how far it came."""
     mark.write_text("flags")
     parse, engine = _parser()
     params = parse(argv + ADDED)
@@ -168,7 +168,7 @@ def _serve(argv: list[str], prompt: list[int], tokens: int, mark: Path) -> dict[
     server = engine.Server(params)
     mark.write_text("run")
     asked = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "cache_prompt": False}
-    answer = server.handle_completions({**asked, "return_tokens": True})
+    answer = server.handle_completions({**asked, "return_tokens": True, **more})
     if "timings" not in answer:
         return {"error": "no_answer", "message": json.dumps(answer)}
     timings = answer["timings"]
@@ -286,7 +286,8 @@ def run(root: Path, place: Path, case: dict[str, Any], work: Path, seconds: floa
         os.environ[key] = value
     mark = work / "mark"
     try:
-        said = _apart(lambda: _serve(argv, case["prompt"], case["tokens"], mark), log, seconds)
+        more = case.get("request", {})
+        said = _apart(lambda: _serve(argv, case["prompt"], case["tokens"], more, mark), log, seconds)
     finally:
         for key in case.get("env", {}).get(ENGINE, {}):
             os.environ.pop(key, None)

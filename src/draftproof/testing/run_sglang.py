@@ -453,6 +453,7 @@ class Run:
         logging.getLogger().handlers.clear()
         ranks = getattr(context, "SpawnRanks", None)
         args.resolve_once()
+        args.check_server_args()
         context.publish(args, role="scheduler", **({"ranks": ranks(world_rank=0, gpu_id=0)} if ranks else {}))
         place = f"file://{self.work}/group_{os.getpid()}"
         parallel_state.init_distributed_environment(
@@ -473,11 +474,15 @@ class Run:
         if hasattr(EagleDraftWorker, "_resolve_shared_embed_and_head"):
             own = EagleDraftWorker._resolve_shared_embed_and_head
             worker._resolve_shared_embed_and_head = types.MethodType(own, worker)
-        EagleDraftWorker.init_token_map(worker)
         if algorithm.is_standalone():
+            EagleDraftWorker.init_token_map(worker)
             self.same_vocabulary(args, target, draft)
-        else:
-            EagleDraftWorker.init_lm_head(worker)
+            return worker.hot_token_id
+        for step in ("init_token_map", "init_lm_head"):
+            setattr(worker, step, types.MethodType(getattr(EagleDraftWorker, step), worker))
+        worker.draft_worker = Nothing()  # its pools are of the cache that is not here
+        worker.target_worker.model_config = target
+        EagleDraftWorker.alloc_memory_pool(worker)
         return worker.hot_token_id
 
     def same_vocabulary(self, args, target, draft) -> None:

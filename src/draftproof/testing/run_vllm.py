@@ -271,7 +271,11 @@ def run(case: dict[str, Any], places: dict[str, str], seen: Seen, most: int) -> 
     if drafter is not None:
         spy(drafter, "propose", first_tokens(seen))
     prompt = TokensPrompt(prompt_token_ids=case["prompt"])
-    params = SamplingParams(temperature=0, max_tokens=min(case["tokens"], most), ignore_eos=True, detokenize=False)
+    plain = {"temperature": 0, "max_tokens": min(case["tokens"], most), "ignore_eos": True, "detokenize": False}
+    more = case.get("request", {})
+    if "logit_bias" in more:  # JSON has no numbers for keys
+        more = more | {"logit_bias": {int(token): bias for token, bias in more["logit_bias"].items()}}
+    params = SamplingParams(**plain | more)
     engine.add_request("0", prompt, params)
     while engine.has_unfinished_requests():
         engine.step()
@@ -321,6 +325,7 @@ def digest(folder: Path, path: Path) -> str:
     """Return what changes where anything of a case does that the engine sees: its words and all files."""
     case = json.loads(path.read_text(encoding="utf-8"))
     words = [case["launch"][ENGINE], case["env"].get(ENGINE, {}), case["prompt"], case["tokens"]]
+    words += [case["request"]] if "request" in case else []
     seen = hashlib.sha256(json.dumps(words).encode())
     for place in (folder / "targets" / case["target"], path.parent / case["drafter"]):
         for file in sorted(p for p in place.rglob("*") if p.is_file()):

@@ -125,6 +125,7 @@ def digest(case: Case, engine: str) -> str:
     parts = [
         [made.config, made.table, made.weights, sorted(made.files)] for made in (target, drafter)
     ] + [case.launch[engine], case.env.get(engine, {}), case.twin, case.feature, case.folder]  # fmt: skip
+    parts += [case.request] if case.request else []
     return f"{zlib.crc32(json.dumps(parts, sort_keys=True, default=str).encode()):08x}"
 
 
@@ -237,7 +238,7 @@ def predict(case: Case, engine: str, version: str = "", runner: str = "") -> Pre
     assert made.drafter is not None
     side = made.target if made.target is not None and made.target.contract is not None else None
     return engines.predict(profile, library, made.drafter, side, made.couple, version=version, runner=runner,
-                           flags=flags, facts=facts(case))  # fmt: skip
+                           flags=flags, facts=facts(case), request=case.request)  # fmt: skip
 
 
 @cache
