@@ -671,7 +671,7 @@ def _rows(rows: Sequence[EngineRow], world: World) -> Iterator[Effect]:
 
 def _requested(rows: Sequence[Request], world: World) -> Iterator[Effect]:
     """Say what becomes of what one request asks for."""
-    kinds = {"refused": ("refuses", "refuses"), "undrafted": ("degrades", "stops")}
+    kinds = {"refused": ("refuses", "refuses"), "undrafted": ("degrades", "stops"), "ignored": ("degrades", "reads")}
     for row in rows:
         named = [name for name in row.asks if name in world.request]
         if named and world.holds(row.asked) is True:

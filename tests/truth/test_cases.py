@@ -132,7 +132,8 @@ def test_cases_that_an_engine_answers_otherwise_differ_in_what_metadata_or_facts
         beside = [[n, data.decode() if n.endswith("json") else held(n, data)] for n, data in sorted(files.items())]
         sides = [target.config, target.table, drafter.config, drafter.table, drafter.weights, beside]
         for engine, words in case.launch.items():
-            told = json.dumps([sides, engine, words, case.env, dict(case.facts), case.folder], sort_keys=True)
+            asked = [case.env, dict(case.facts), case.folder, dict(case.request)]
+            told = json.dumps([sides, engine, words, *asked], sort_keys=True)
             first = seen.setdefault(told, case.id)
             assert first == case.id or {first, case.id} <= ALIKE, f"{first} and {case.id} for {engine}"
 

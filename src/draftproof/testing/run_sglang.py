@@ -373,6 +373,10 @@ def completed(words: list[str]) -> list[str]:
     return words + [part for flag, value in added.items() if flag not in given for part in (flag, *value)]
 
 
+class Batch(types.SimpleNamespace):
+    """Stand for the scheduler's batch; unlike its parent it can be referred to weakly."""
+
+
 class Run:
     """Take one case from its launch line to the second draft step, keeping how far it came."""
 
@@ -382,7 +386,7 @@ class Run:
         self.line: dict = {"logits": None, "tokens": [], "accepted": None, "drafted": None, "aux": None}
         self.line |= {"ignored": [], "unset": []}
 
-    def __call__(self, words: list[str], prompt: list[int]) -> None:
+    def __call__(self, words: list[str], prompt: list[int], request: dict) -> None:
         """Run the case; whatever SGLang raises goes through, with `stage` telling where."""
         args = self.flags(words)
         self.stage = "config"
@@ -440,6 +444,8 @@ class Run:
         self.line["unset"] = self.watch.unset(self.draft)
         self.stage = "run"
         self.chain(ids, hot)
+        if request:
+            self.checked(request, target, ids)
 
     def flags(self, words: list[str]):
         """Parse a launch line and resolve it, up to what the scheduler's process holds of it."""
@@ -520,6 +526,33 @@ class Run:
         every = torch.arange(out.next_token_logits.shape[-1])
         F.embedding((hot[every] if hot is not None else every).long(), self.target.get_embed_and_head()[0])
 
+    def checked(self, request: dict, target, ids) -> None:
+        """Check the drafts as SGLang does for a request: keep the odds [drafts, vocab] that it hands to its kernel."""
+        from sglang.srt.managers.schedule_batch import Req
+        from sglang.srt.sampling.sampling_batch_info import SamplingBatchInfo
+        from sglang.srt.sampling.sampling_params import SamplingParams
+        from sglang.srt.speculative import eagle_utils
+
+        params = SamplingParams(**{k: v for k, v in request.items() if k != "custom_logit_processor"})
+        params.verify(target.vocab_size)
+        req = Req("0", "", ids.tolist(), params, vocab_size=target.vocab_size)
+        req.custom_logit_processor = request.get("custom_logit_processor")
+        batch = Batch(reqs=[req], device="cpu", forward_mode=ForwardMode.TARGET_VERIFY)
+        batch.sampling_info = SamplingBatchInfo.from_schedule_batch(batch, target.vocab_size)
+        batch.sampling_info.update_penalties()
+        batch.seq_lens, batch.return_logprob = torch.tensor([len(ids)]), False
+        seen = forward(self.target, Attention(), ids)
+        drafts = torch.cat([seen.next_token_logits[-1:].argmax(-1), torch.tensor(self.line["tokens"])])
+        logits = forward(self.target, Attention(), torch.cat([ids, drafts])).next_token_logits[-len(drafts) :]
+        tree = types.SimpleNamespace(draft_token=drafts, draft_token_num=len(drafts), max_tree_depth=len(drafts))
+        for name in ("retrieve_index", "retrieve_next_token", "retrieve_next_sibling", "draft_probs"):
+            setattr(tree, name, None)
+        tree.tree_topk = 1
+        odds = []
+        eagle_utils.tree_speculative_sampling_target_only = lambda **given: odds.append(given["target_probs"][0])
+        eagle_utils.eagle_sample(tree, batch, types.SimpleNamespace(next_token_logits=logits))
+        self.line["logits"] = [numbers(row) for row in odds[0]]
+
     def block(self, args, target, draft, ids) -> None:
         """Prefill the target and draft one block, as the worker of a block drafter does."""
         drafted = parse_dflash_draft_config(draft_hf_config=draft.hf_config)
@@ -561,7 +594,7 @@ def told(case: dict, folder: Path, run: Run) -> dict:
     places = {"target": str(root / "targets" / case["target"]), "drafter": str(folder / case["drafter"])}
     end: dict = {"outcome": "ran", "stage": "run", "error": "", "message": ""}
     try:
-        run(words_of(case["launch"][ENGINE], places), case["prompt"])
+        run(words_of(case["launch"][ENGINE], places), case["prompt"], case.get("request", {}))
     except BaseException as error:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if "/sglang/srt/" in f.filename]
         stage = run.stage
