@@ -870,7 +870,10 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
             (early if skip.early else found).extend(_skipped(class_, skip, name, name in explained, world))
         elif made is not None:
             rule, world.index = made
-            loaded |= {param, *(_filled(one, world.index) for one in rule.gives)}
+            holds = {param, *(_filled(one, world.index) for one in rule.gives)}
+            if holds & loaded and name not in explained:
+                found.append(_again(class_, rule, name))
+            loaded |= holds
             found += _packed(class_, rule, name, world)
             shape = tuple(view.table.tensors[name].shape)
             (early if rule.early else found).extend(_filling(profile, class_, rule, name, shape, world, padded))
@@ -894,6 +897,12 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
             (early if rule.early else found).extend(_unset(class_, rule, param, world))
             world.index = {}
     yield from (*early, *found)
+
+
+def _again(class_: DrafterClass, rule: Param, name: str) -> Effect:
+    """Say that a tensor that the family does not know is read after another one of the same parameter."""
+    see = "another name of what was read before it: the last of the two counts, without a word"
+    return Effect("degrades", "load", "replaced", visible(name), see, "", rule.source or class_.source, class_.basis)
 
 
 def _explained(view: View, params: Mapping[str, tuple[Param, dict[str, int]]]) -> set[str]:
