@@ -1,7 +1,7 @@
 """Write what the docs say of rules and contract files, from the code that reads them.
 
-`python docs/generate.py` writes docs/rules/, docs/schema/, docs/models.md, docs/corpus.md, docs/faults.md and the
-outputs in the README and the guides; with `--check` it writes nothing, and exits with 1 if a file is stale, missing or
+`python docs/generate.py` writes docs/rules/, docs/schema/, docs/models.md, docs/engines.md, docs/corpus.md,
+docs/faults.md and the outputs in the README and the guides; with `--check` it writes nothing, and exits with 1 if a file is stale, missing or
 an orphan.
 """
 
@@ -31,12 +31,12 @@ from draftproof.pair import declared_facts
 from draftproof.recognise import recognise
 from draftproof.render import as_json, rule_text
 from draftproof.rules import BANDS, RULES
-from draftproof.testing import corpus
+from draftproof.testing import cases, corpus, truth
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # the docs are the same everywhere
 DOCS = Path(__file__).resolve().parent
 MADE = ("rules", "schema")  # folders that hold nothing else
-ALONE = ("models.md", "corpus.md", "faults.md")  # files that are made, beside them
+ALONE = ("models.md", "engines.md", "corpus.md", "faults.md")  # files that are made, beside them
 SHOWING = ("../README.md", "review.md")  # files written by hand, with outputs in them
 
 
@@ -167,6 +167,52 @@ def models_text() -> str:
     return "\n".join(out).rstrip() + "\n"
 
 
+ENGINES = """# Engines
+
+What is known of each engine, and how well. `draftproof check --engine NAME[@VERSION]` says what it will do with a
+drafter: *refuses* (when, and with which error), *runs degraded* (it drafts, but not what was trained), runs *as meant*,
+or *unknown*: it cannot be told from what is at hand, or has not been read. Unknown is never a pass.
+
+**run** means that the fact was seen to happen in the engine itself, **read** that it stands in its code at the place that
+the finding names, **in part** that of this version only what rows say is known. What cannot be run on a plain machine
+(tensor parallelism above 1, CUDA kernels, quantised loads) is read.
+
+**Recorded** are tiny models, whole and broken, that ran in the engine (`benchmarks/truth/` makes its environment). A
+drafter is *degraded* where its logits differ from those of its unbroken twin by more than 1e-3 or are not finite, or,
+in llama.cpp, where what it proposes differs or less of it is accepted. `draftproof truth` prints what is predicted beside
+each, and ends with 1 if one differs. Cases that change values alone show nothing in the metadata: they are predicted as
+meant, and counted apart.
+
+Facts are data: `contracts/engines/`. [CONTRIBUTING.md](../CONTRIBUTING.md) says how to add one.
+"""
+
+
+def engines_text() -> str:
+    """Return docs/engines.md: of each engine the versions, what was recorded, and the classes of drafters."""
+    library = Library(DOCS.parent / "contracts", shipped=False)
+    out = [ENGINES.rstrip("\n"), ""]
+    for _, profile, _ in library.all("profile"):
+        held = {"run": "run", "read": "read", "part": "read in part"}
+        versions = [f"{v.is_} ({held[v.basis]})" for v in profile.versions]
+        out += [f"## {profile.title}", "", f"Versions: {', '.join(versions)}.", ""]
+        rows: list[tuple[str, ...]] = [("recorded", "date", "cases", *truth.OUTCOMES, "of them with values alone changed")]
+        for one in truth.tables():
+            if one.engine == profile.id:
+                counts = Counter(row.outcome for row in one.rows.values())
+                hidden = sum(cases.case(id).hidden for id in one.rows)
+                numbers = [len(one.rows), *(counts[outcome] for outcome in truth.OUTCOMES), hidden]
+                rows.append((one.name, one.date, *map(str, numbers)))
+        out += table(*rows)
+        rows = [("class", "architectures", "basis", "source")]
+        for id, architectures in sorted(profile.registry.items()):
+            class_, _ = library.get("class", id)
+            if class_ is not None:
+                basis = held["run" if class_.basis == "run" else "read"]
+                rows.append((class_.title, ", ".join(architectures), basis, f"`{class_.source}`"))
+        out += table(*rows)
+    return "\n".join(out).rstrip() + "\n"
+
+
 CORPUS = """# The corpus
 
 Public reports of drafters that did not load, or loaded and were silently of no use, as the smallest checkpoint pairs
@@ -182,7 +228,7 @@ prints what is caught, missed and a false alarm per class of fault, and exits wi
 is part of the installed package, so that the tests of an engine or a trainer can run over the same files:
 
 ```python
-from draftproof.testing import corpus
+from draftproof.testing import cases, corpus, truth
 
 for case in corpus.CASES:
     folder = corpus.build(case, tmp_path)  # broken/ and right/, each with drafter/, target/ and pair.toml
@@ -278,6 +324,7 @@ def pages() -> dict[str, str]:
     made |= {f"rules/{rule.code}.md": rule_text(rule) for rule in RULES.values()}
     made |= {f"schema/{kind}.schema.json": as_json(json_schema(kind)) for kind in KINDS}
     made["models.md"] = models_text()
+    made["engines.md"] = engines_text()
     made["corpus.md"] = corpus_text()
     made["faults.md"] = faults_text()
     return made
