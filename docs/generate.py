@@ -23,6 +23,7 @@ from pathlib import Path
 from draftproof import api, cli
 from draftproof.checkpoint import Checkpoint
 from draftproof.conform import View, conform, layout
+from draftproof.engines import DOES
 from draftproof.findings import Finding, verdict_of
 from draftproof.hub import Source, recorded_repos
 from draftproof.language import KINDS, json_schema
@@ -210,6 +211,12 @@ def engines_text() -> str:
                 basis = held["run" if class_.basis == "run" else "read"]
                 rows.append((class_.title, ", ".join(architectures), basis, f"`{class_.source}`"))
         out += table(*rows)
+        rows = [("while it drafts, with a request's", "it", "basis", "source")]
+        for row in sorted(profile.requests, key=lambda row: list(DOES).index(row.does)):
+            more = ", ".join(filter(None, (row.error, row.see)))
+            does = DOES[row.does].format("it") + (f" ({more})" if more else "")
+            rows.append((", ".join(row.asks), does, held[row.basis], f"`{row.source}`"))
+        out += table(*rows) if len(rows) > 1 else []
     return "\n".join(out).rstrip() + "\n"
 
 

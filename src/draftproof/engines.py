@@ -699,7 +699,7 @@ _STAGE = {
     "load": "at load",
     "run": "at the first draft",
 }
-_DOES = {  # what becomes of what a request asks for, the worst first
+DOES = {  # what becomes of what a request asks for, the worst first
     "refused": "refuses {}",
     "undrafted": "drafts nothing for {}",
     "ignored": "ignores {} without a word",
@@ -776,12 +776,12 @@ def _of_requests(made: Sequence[Prediction]) -> Iterator[Finding]:
     told = dict[tuple[str, str, str], list[Prediction]]()
     for one in made:
         if one.requests and not one.refusal:
-            rows = sorted(one.requests, key=lambda row: list(_DOES).index(row.does))
+            rows = sorted(one.requests, key=lambda row: list(DOES).index(row.does))
             parts = dict[tuple[str, str, str], list[str]]()
             for row in rows:
                 parts.setdefault((row.does, row.error, row.see), []).extend(row.asks)
             text = "; ".join(
-                _DOES[does].format(", ".join(asks))
+                DOES[does].format(", ".join(asks))
                 + (f" ({', '.join(filter(None, (error, see)))})" * bool(error or see))
                 for (does, error, see), asks in parts.items()
             )
