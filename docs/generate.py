@@ -1,8 +1,8 @@
 """Write what the docs say of rules and contract files, from the code that reads them.
 
 `python docs/generate.py` writes docs/rules/, docs/schema/, docs/models.md, docs/engines.md, docs/corpus.md,
-docs/faults.md and the outputs in the README and the guides; with `--check` it writes nothing, and exits with 1 if a file is stale, missing or
-an orphan.
+docs/faults.md and the outputs in the README and the guides; with `--check` it writes nothing, and exits with 1 if a
+file is stale, missing or an orphan.
 """
 
 from __future__ import annotations
@@ -174,14 +174,14 @@ What is known of each engine, and how well. `draftproof check --engine NAME[@VER
 drafter: *refuses* (when, and with which error), *runs degraded* (it drafts, but not what was trained), runs *as meant*,
 or *unknown*: it cannot be told from what is at hand, or has not been read. Unknown is never a pass.
 
-**run** means that the fact was seen to happen in the engine itself, **read** that it stands in its code at the place that
-the finding names, **in part** that of this version only what rows say is known. What cannot be run on a plain machine
+**run** means that the fact was seen to happen in the engine itself, **read** that it stands in its code at the place
+that the finding names, **in part** that of this version only what rows say is known. What cannot be run on a plain machine
 (tensor parallelism above 1, CUDA kernels, quantised loads) is read.
 
 **Recorded** are tiny models, whole and broken, that ran in the engine (`benchmarks/truth/` makes its environment). A
 drafter is *degraded* where its logits differ from those of its unbroken twin by more than 1e-3 or are not finite, or,
-in llama.cpp, where what it proposes differs or less of it is accepted. `draftproof truth` prints what is predicted beside
-each, and ends with 1 if one differs. Cases that change values alone show nothing in the metadata: they are predicted as
+in llama.cpp, where what it proposes differs or less of it is accepted. `draftproof truth` prints what is predicted
+beside each, and ends with 1 if one differs. Cases that change values alone show nothing in the metadata: they are predicted as
 meant, and counted apart.
 
 Facts are data: `contracts/engines/`. [CONTRIBUTING.md](../CONTRIBUTING.md) says how to add one.
@@ -196,7 +196,9 @@ def engines_text() -> str:
         held = {"run": "run", "read": "read", "part": "read in part"}
         versions = [f"{v.is_} ({held[v.basis]})" for v in profile.versions]
         out += [f"## {profile.title}", "", f"Versions: {', '.join(versions)}.", ""]
-        rows: list[tuple[str, ...]] = [("recorded", "date", "cases", *truth.OUTCOMES, "of them with values alone changed")]
+        rows: list[tuple[str, ...]] = [
+            ("recorded", "date", "cases", *truth.OUTCOMES, "of them with values alone changed")
+        ]
         for one in truth.tables():
             if one.engine == profile.id:
                 counts = Counter(row.outcome for row in one.rows.values())
@@ -257,7 +259,7 @@ def corpus_text() -> str:
     built: dict[str, list[corpus.Case]] = {}
     for case in corpus.CASES:
         built.setdefault(case.fault_class, []).append(case)
-    for name, cases in sorted(built.items()):
+    for name, group in sorted(built.items()):
         out += [
             "",
             f"## {name[2:].replace('_', ' ').capitalize()}",
@@ -265,7 +267,7 @@ def corpus_text() -> str:
             "| report | fault | found as |",
             "|---|---|---|",
         ]
-        for case in cases:
+        for case in group:
             codes = {e.code: " info" if e.level == "info" else "" for e in case.expect}
             found = ", ".join(f"[{code}](rules/{code}.md){level}" for code, level in codes.items())
             found = found or "nothing: a guard against false alarms"

@@ -676,7 +676,7 @@ def _requested(rows: Sequence[Request], world: World) -> Iterator[Effect]:
         named = [name for name in row.asks if name in world.request]
         if named and world.holds(row.asked) is True:
             outcome, kind = kinds.get(row.does, ("changes", "copes"))
-            yield Effect(outcome, "run", kind, named[0], row.see or _DOES[row.does].format(named[0]), row.error,
+            yield Effect(outcome, "run", kind, named[0], row.see or DOES[row.does].format(named[0]), row.error,
                          row.source, row.basis, row.line)  # fmt: skip
 
 
