@@ -175,14 +175,14 @@ drafter: *refuses* (when, and with which error), *runs degraded* (it drafts, but
 or *unknown*: it cannot be told from what is at hand, or has not been read. Unknown is never a pass.
 
 **run** means that the fact was seen to happen in the engine itself, **read** that it stands in its code at the place
-that the finding names, **in part** that of this version only what rows say is known. What cannot be run on a plain machine
-(tensor parallelism above 1, CUDA kernels, quantised loads) is read.
+that the finding names, **in part** that of this version only what rows say is known. What cannot be run on a plain
+machine (tensor parallelism above 1, CUDA kernels, quantised loads) is read.
 
 **Recorded** are tiny models, whole and broken, that ran in the engine (`benchmarks/truth/` makes its environment). A
 drafter is *degraded* where its logits differ from those of its unbroken twin by more than 1e-3 or are not finite, or,
 in llama.cpp, where what it proposes differs or less of it is accepted. `draftproof truth` prints what is predicted
-beside each, and ends with 1 if one differs. Cases that change values alone show nothing in the metadata: they are predicted as
-meant, and counted apart.
+beside each, and ends with 1 if one differs. Cases that change values alone show nothing in the metadata: they are
+predicted as meant, and counted apart.
 
 Facts are data: `contracts/engines/`. [CONTRIBUTING.md](../CONTRIBUTING.md) says how to add one.
 """
