@@ -23,6 +23,7 @@ from draftproof.hub import (
     Source,
     Taken,
     in_memory,
+    open_folder,
     open_model,
     read_plain,
     read_recording,
@@ -100,6 +101,7 @@ class Case:
     launch: list[Finding] = field(default_factory=list)  # of launch lines
     loads: dict[str, list[Finding]] = field(default_factory=dict)  # of each engine that is asked about
     paired: bool = False  # whether a target was asked for
+    bare: View | None = None  # a drafter's folder that holds no checkpoint: an engine may be started with it
     otherwise: bool = False  # other engines, or another launch, are asked about than the pair names
 
 
@@ -199,6 +201,7 @@ def examine(
         opened = open_side(model, role, library, revision, base)
         if isinstance(opened, Finding):
             case.source.append(replace(opened, subject=f"{role} {opened.subject}"))
+            case.bare = _bare(model, base) if role == "drafter" else case.bare
         else:
             opened.source.repo = repo or opened.source.repo
             sides[role] = opened
@@ -224,6 +227,15 @@ def examine(
         case.couple = Couple(case.drafter, case.target, library, declared_facts(library, repo, facts))
         case.fits = fits(case.couple)
     return case
+
+
+def _bare(model: Any, base: Path | None) -> View | None:
+    """Return the view of a folder that holds no checkpoint, of which nothing but its files is known."""
+    try:
+        path = Path(model if base is None or not str(model).startswith(".") else base / model).expanduser()
+        return View(Checkpoint(open_folder(path, str(model)), "drafter")) if path.is_dir() else None
+    except (OSError, TypeError, ValueError, RuntimeError):  # it is no path
+        return None
 
 
 def _same(a: Source, b: Source) -> bool:
@@ -270,11 +282,12 @@ def ask_engines(case: Case, engines: Sequence[str], launches: Sequence[Launch] =
     flags = {made.engine: made.flags for made in launches if made.engine}
     specs = named_engines(engines, case.library) or [made.spec for made in launches if made.engine]
     case.launch += [f for made in launches for f in at_versions(made, specs, case.library)]
-    if case.drafter is None or (case.drafter.contract is None and not flags):
+    drafter = case.drafter or case.bare
+    if drafter is None:
         return  # what conforms says of it comes first
     target = case.target if case.target is not None and case.target.contract is not None else None
     for engine in specs:
-        case.loads[engine] = judge((engine,), case.library, case.drafter, target, case.couple, flags)
+        case.loads[engine] = judge((engine,), case.library, drafter, target, case.couple, flags)
 
 
 def read_launches(

@@ -209,7 +209,7 @@ class Table:
     sampled: bool = False  # from the likely shards alone: what is not there was not looked for
     format: str = ""  # of the file, where it is neither safetensors nor torch
     absent: frozenset[str] | None = None  # of a table that is kept in part: looked for in the whole, and not there
-    state: str = ""  # why it was not read: none, lost (files that an index names), unreadable; "" for any other
+    state: str = ""  # what is wrong with the files: none, lost (that an index names), index, unreadable, foreign; or ""
 
     @property
     def read(self) -> bool:
@@ -385,7 +385,21 @@ class Checkpoint:
         tensors = {n: Tensor(row[0], tuple(row[1]), row[2], row[3]) for n, row in rows.items()}
         found = [finding_of(f) for f in kept["found"]]
         files, names = {n: row[4] for n, row in rows.items()}, frozenset(kept["listed"])
-        return Table(tensors, files, "", kept["complete"], listed=names, sampled=kept["sampled"]), found
+        state = "unreadable" if refused(found) else ""
+        return Table(tensors, files, "", kept["complete"], listed=names, sampled=kept["sampled"], state=state), found
+
+
+def refused(found: Iterable[Finding]) -> bool:
+    """Tell whether the library of a weights file refuses it, by what was found in its header."""
+    return any(f.level == "error" and f.code.startswith("STF") for f in found)
+
+
+def damaged(source: Source, name: str) -> bool | Unknown:
+    """Tell whether the library of a weights file refuses it; of a file that is not here it is not known."""
+    if not source.has_files or source.reader is not None:
+        return Unknown(f"{visible(name)} was not read")
+    header, found = _Gather(source, frozenset(), []).judge(name)
+    return header is None or refused(found)
 
 
 def parse_config(raw: bytes, where: str) -> tuple[dict[str, Any] | None, list[Finding]]:
@@ -480,7 +494,7 @@ def read_weights(
             return Table(basis=f"{index_name} cannot be read"), [*found, unreadable(index_name, error, where)]
         found += index_found
         if index is None:
-            return Table(basis=f"{index_name} cannot be used"), found
+            return Table(basis=f"{index_name} cannot be used", state="index"), found
     safe = sorted(n for n in files if n.endswith(".safetensors"))
     chosen = choose(files, safe, index, found)
     if not chosen and not index:
@@ -507,7 +521,7 @@ def read_weights(
     lacking = [n for n in index.shards if n not in files] if index else []
     if index and lacking and (wanted is None or any(index.weight_map[n] in lacking for n in wanted)):
         basis = f"{listed(lacking)} not there"
-    state = "" if not basis else "lost" if basis.endswith("not there") else "unreadable"
+    state = "lost" if basis.endswith("not there") else "unreadable" if basis or refused(found) else ""
     return Table(table.tensors, table.files, basis, wanted is None, listed=frozenset(table.listed), state=state), found
 
 
@@ -716,17 +730,16 @@ def _without_safetensors(source: Source, found: list[Finding]) -> tuple[Table, l
                 finding("IDX303", visible(name), expected="in one file", observed=" and ".join(both), where=where)
             )
         _check_numbering(torch, found)
-        return Table(
-            table.tensors, table.files, f"{', '.join(table.failed)} cannot be read" if table.failed else ""
-        ), found
+        basis = f"{', '.join(table.failed)} cannot be read" if table.failed else ""
+        return Table(table.tensors, table.files, basis, state="unreadable" if basis else ""), found
     foreign = sorted(n for n in files if n.endswith(_OTHER))
     if foreign:
         what, help = FOREIGN[f".{foreign[0].rpartition('.')[2]}"]
         seen = f"{listed(foreign)}: {what}"
         found.append(unknown("SRC116", listed(foreign), expected="safetensors", observed=seen, where=where, help=help))
-        return Table(basis="the weights are in another format"), found
+        return Table(basis="the weights are in another format", state="foreign"), found
     if "config.json" not in files:
-        return Table(basis="there is no model"), found  # SRC114 says it
+        return Table(basis="there is no model", state="none"), found  # SRC114 says it
     if training := training_state(source):
         found.append(training_only(source, training))
         return Table(basis="there are no weights", state="none"), found

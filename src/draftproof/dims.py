@@ -8,7 +8,8 @@ evaluated in three-valued logic: what is not known makes its result unknown, unl
 The names over elements serve ``[config]`` checks of lists, and ``[values]``, the rules that rung 4 will apply.
 Of an engine, which reads configs in its own way, expressions also know texts, ``in``, ``either(a, b, ...)`` (the first
 that is stated), ``stated(x)``, ``null(x)``, ``kind(x)`` (int, float, bool, text, list, table, null or absent),
-``first(x)`` of a list, ``lower(x)`` of a text, ``file("glob")`` (the drafter has such a file), ``starts(x, "t")``,
+``first(x)`` of a list, ``lower(x)`` of a text, ``file("glob")`` (the drafter has such a file), ``damaged("glob")`` (one
+of them is a weights file that its own library refuses), ``starts(x, "t")``,
 ``ends``, ``holds`` of a text, ``some(texts, "*glob*")`` of a list of texts, and ``since(version, "0.30")``.
 
 Binding has two passes. First every dim takes its value from the configs that state it; then defaults are
@@ -197,7 +198,7 @@ def _allow(node: ast.expr, names: set[str], depth: int, texts: bool) -> None:
             parts = (left, *parts)
         case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[one]) if texts and _dotted(one):
             parts = (left, one)
-        case ast.Call(func=ast.Name(id="file"), args=[ast.Constant(value=str())], keywords=[]) if texts:
+        case ast.Call(func=ast.Name(id="file" | "damaged"), args=[ast.Constant(value=str())], keywords=[]) if texts:
             pass
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if texts and name in _OF_ENGINES:
             wanted = {
@@ -311,8 +312,8 @@ def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index:
         case ast.Call(func=ast.Name(id="kind"), args=[arg]):
             seen = lookup(_dotted(arg) or "")
             return seen if isinstance(seen, Unknown) else kind_of(seen)
-        case ast.Call(func=ast.Name(id="file"), args=[ast.Constant(value=str(glob))]):
-            seen = lookup(f"file {glob}")
+        case ast.Call(func=ast.Name(id="file" | "damaged" as name), args=[ast.Constant(value=str(glob))]):
+            seen = lookup(f"{name} {glob}")
             return seen.value if isinstance(seen, Known) else seen
         case ast.Call(func=ast.Name(id="lower"), args=[arg]):
             value = sub(arg)

@@ -16,6 +16,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
+from draftproof.checkpoint import damaged
 from draftproof.conform import View, looked_for_all
 from draftproof.contracts import EngineRow, Fact
 from draftproof.dims import Absent, Expr, Known, Seen, Unknown, braced, kind_of, ordered, parse, value_of
@@ -38,12 +39,13 @@ from draftproof.profiles import (
     Request,
     Skip,
 )
+from draftproof.strict import CONFIG_LIMIT
 from draftproof.versions import resolve
 
 MAX_PARAMS = 20_000  # of a class; a config that says more is not believed
 OUTCOMES = ("refuses", "degrades", "unknown", "changes")  # an effect's, the worst first
 MEANT = "as meant"
-KNOWN_CLASSES = ("noise", "ones", "zeros", "target")  # what a parameter can hold; any other text is a class of error
+HELD = ("noise", "ones", "zeros", "target")  # what a parameter can hold; any other text is a class of error
 
 
 class Effect(NamedTuple):
@@ -186,9 +188,8 @@ class World:
         if name in self.exprs:
             value = value_of(self.exprs[name], self)
             return value if isinstance(value, Unknown) else Known(value, str(self.exprs[name]))
-        if name.startswith("file "):
-            names = self.drafter.checkpoint.source.files
-            return Known(any(fnmatchcase(one, name.removeprefix("file ")) for one in names), "the drafter's files")
+        if name.startswith(("file ", "damaged ")):
+            return self._files(*name.split(" ", 1))
         dims = self.drafter.dims if self.couple is None else self.couple.dims
         if name in dims.dims:
             return dims(name)
@@ -212,6 +213,8 @@ class World:
         if side in ("rows", "columns"):  # of the tensor that plays a part
             part = self.drafter.contract.roles.get(key, "") if self.drafter.contract else ""
             tensor, axis = self.drafter.tensor(part), ("rows", "columns").index(side)
+            if tensor is None and not _all_read(self.drafter):
+                return Unknown(self.drafter.table.basis or "not all tensors were read", told=True)
             whole = tensor is not None and len(tensor.shape) > axis
             return Known(tensor.shape[axis], part) if tensor is not None and whole else Absent(f"{key}: {part}")
         if side == "has":  # a tensor by the role that the drafter's family gives it, or by its name
@@ -230,6 +233,27 @@ class World:
         if view is None:
             return Unknown(f"{name} is not known" if side != "target" else "no target is given", told=side == "target")
         return self._key(view, key)
+
+    def _files(self, what: str, glob: str) -> Seen:
+        """Return whether the drafter has a file that a glob matches, or one of those that its library refuses."""
+        source, table = self.drafter.checkpoint.source, self.drafter.table
+        found = [one for one in source.files if fnmatchcase(one, glob)]
+        if what == "damaged" and not source.has_files:
+            return Known(False, "what was given or recorded")  # in which nothing is damaged
+        if not found and not self._listed:
+            return Unknown("the names of its files are not known", told=True)
+        if what == "file":
+            return Known(bool(found), "the drafter's files")
+        read = set(table.files.values())
+        fine = [table.state != "unreadable" and one in read for one in found]
+        said = [damaged(source, one) for one, known in zip(found, fine, strict=True) if not known]
+        odd = next((one for one in said if isinstance(one, Unknown)), None)
+        return odd if odd is not None and True not in said else Known(True in said, "the drafter's files")
+
+    @property
+    def _listed(self) -> bool:
+        source = self.drafter.checkpoint.source
+        return source.kind == "gguf" or (source.has_files and source.listed)
 
     def _tokens(self) -> Seen:
         """Return how many tokens the target's tokenizer.json has."""
@@ -267,13 +291,30 @@ class World:
         """Return what the drafter's files hold.
 
         dtype is that of most floats, count that of tensors; weights and config tell whether they were read, else why
-        not; later is whether a file that does not belong comes after those that do, and is no copy of one.
+        not; listed whether the names of all files are known; kind is what a config.json holds that is no object; index
+        is what one is, faults are the codes of what is wrong with the weight files; torn is what a torch file that
+        cannot be read begins with; later is whether a file that does not belong comes after those that do, and is no
+        copy of one.
         """
         table, config = self.drafter.table, self.drafter.config
         if key == "config":
             return Known(config.code or ("unread" if config.broken else "read"), "config.json")
+        if key == "listed":
+            return Known(self._listed, "the drafter's files")
+        if key == "kind":
+            return self._json("config.json")
+        if key == "faults":
+            codes = {f.code for f in self.drafter.checkpoint.findings if f.level == "error" and f.code[:3] == "STF"}
+            return Known(sorted(codes), "the drafter's files")
+        if key == "torn":
+            return self._torn()
         if key == "weights":
             return Known(table.state or ("unread" if table.basis else "read"), "the drafter's files")
+        if key == "index" and (table.state == "index" or not table.tensors):  # why it cannot be used, or names none
+            name = "model.safetensors.index.json"
+            held = self._json(name, "weight_map") if name in self.drafter.checkpoint.source.files else None
+            if held is not None and (table.state == "index" or (isinstance(held, Known) and held.value == "empty")):
+                return held
         if key == "index":  # whether it names the very tensors that are there, in whatever file
             found = self.drafter.findings
             odd = any(f.code == "IDX302" or (f.code == "IDX301" and f.subject not in table.tensors) for f in found)
@@ -298,6 +339,40 @@ class World:
         return (
             Known(max(sizes, key=lambda d: sizes[d]), "the drafter's files") if sizes else Absent("the drafter's files")
         )
+
+    def _json(self, name: str, table: str = "") -> Seen:
+        """Return what a file of JSON holds: no JSON, or its kind; with a table, where it is one, what that holds."""
+        source = self.drafter.checkpoint.source
+        raw = source.take(name, CONFIG_LIMIT) if name in source.files else None
+        if not isinstance(raw, bytes):
+            return Unknown(f"{name} cannot be read")
+        try:
+            value = json.loads(raw.decode("utf-8"))
+        except (ValueError, RecursionError):
+            return Known("no JSON", name)
+        if table and isinstance(value, dict) and table in value:
+            value = value[table]
+            if not isinstance(value, dict):
+                return Known(f"{table} {kind_of(Known(value, name))}", name)
+            whole = all(isinstance(one, str) for one in value.values())
+            return Known("empty" if not value else "names" if whole else "odd", name)
+        return Known(f"no {table}" if table and isinstance(value, dict) else kind_of(Known(value, name)), name)
+
+    def _torn(self) -> Seen:
+        """Return what the first of the torch files begins with that cannot be read: zip, nothing, zeros or other."""
+        source = self.drafter.checkpoint.source
+        if self.drafter.table.state != "unreadable" or source.reader is not None:
+            return Known("", "the drafter's files")
+        torch = [n for n in sorted(source.files) if n.endswith((".bin", ".pt", ".pth"))]
+        name = next((n for n in torch if damaged(source, n) is True), "")
+        if not name:
+            return Known("", "the drafter's files")
+        try:
+            head = source.read(name, 0, 512)
+        except OSError:
+            return Unknown(f"{visible(name)} cannot be read")
+        kinds = {"zip": head[:4] == b"PK\3\4", "nothing": not head, "zeros": not head.strip(b"\0")}
+        return Known(next((kind for kind, is_ in kinds.items() if is_), "other"), visible(name))
 
     def _flag(self, key: str) -> Seen:
         """Return a flag of the launch; of one that holds a table, a key of it."""
@@ -475,6 +550,9 @@ def predict(
         out.effects += _tensors(profile, class_, world)
     elif out.class_:
         out.effects.append(_unsure("load", "tensors", Unknown(f"class {out.class_} cannot be read")))
+    if drafter.contract is None:
+        why = "of which family it is is not known, and so neither is what it was trained with"
+        out.effects.append(_unsure("run", "family", Unknown(why, told=True), "degrades"))
     out.beside += _beside(profile, world)
     return out
 
@@ -552,6 +630,8 @@ def _choose(world: World, rows: Sequence[Chosen], out: Prediction, what: str, gi
         out.effects.append(_unsure("flags", what, row))
         world.say(what, row)
         return ""
+    if rows and row is None and not given:
+        out.effects.append(_unsure("flags", what, Unknown(f"no {what} that was read is one for it")))
     chosen = given or (row.is_ if row else "")
     world.say(what, chosen)
     return chosen
@@ -600,6 +680,8 @@ def _registered(profile: Profile, architecture: str, class_: str) -> Iterator[Ef
         yield _of(profile.unnamed)
     elif profile.unregistered is not None:
         yield _of(profile.unregistered, shown, name=shown)
+    else:
+        yield _unsure("load", shown, Unknown(f"what {profile.title} does with an architecture without a class"))
 
 
 def _configured(world: World) -> Iterator[Effect]:
@@ -629,13 +711,15 @@ def _hooked(profile: Profile, world: World) -> Iterator[Effect]:
         return  # which is told
     name = str(method.value) if isinstance(method, Known) else ""
     globs = profile.hooks.get(profile.alike.get(name, name))
-    if globs is None or world.holds(profile.hookless.when) is False:
+    needed = world.holds(profile.hookless.when)
+    if globs is None or needed is False:
         return
     seen = world("target.architectures")
     if isinstance(seen, Unknown):
         yield _unsure(profile.hookless.stage, "target", seen)
         return
-    names = [n for n in seen.value if isinstance(n, str)] if isinstance(seen, Known) else []
+    named = seen.value if isinstance(seen, Known) and isinstance(seen.value, list) else []
+    names = [n for n in named if isinstance(n, str)]
     if any(fnmatchcase(name, glob) for name in names for glob in globs):
         return
     shown = visible(", ".join(names)) or "no architecture"
@@ -644,7 +728,10 @@ def _hooked(profile: Profile, world: World) -> Iterator[Effect]:
         why = Unknown(f"no class of {profile.title} for {shown} was read")
         yield _unsure(profile.hookless.stage, "target", why)
         return
-    yield _of(profile.hookless, "target", name=shown)
+    if isinstance(needed, Unknown):
+        yield _unsure(profile.hookless.stage, "target", needed)
+    else:
+        yield _of(profile.hookless, "target", name=shown)
 
 
 def _unsure(stage: str, subject: str, why: Unknown, worst: str = "refuses") -> Effect:
@@ -853,6 +940,7 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
         return
     params, failed = _expanded(class_, world)
     yield from (_unsure("load", glob, why) for glob, why in failed)
+    wrong = _misread(profile, view)
     explained = _explained(view, params)
     loaded: set[str] = set()
     padded: dict[tuple[Any, ...], list[tuple[int, Effect]]] = {}  # alike: by how much, and what that does
@@ -874,6 +962,7 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
             if holds & loaded and name not in explained:
                 found.append(_again(class_, rule, name))
             loaded |= holds
+            found += _read_wrongly(profile, class_, name, wrong.get(visible(name), ""))
             found += _packed(class_, rule, name, world)
             shape = tuple(view.table.tensors[name].shape)
             (early if rule.early else found).extend(_filling(profile, class_, rule, name, shape, world, padded))
@@ -903,6 +992,40 @@ def _again(class_: DrafterClass, rule: Param, name: str) -> Effect:
     """Say that a tensor that the family does not know is read after another one of the same parameter."""
     see = "another name of what was read before it: the last of the two counts, without a word"
     return Effect("degrades", "load", "replaced", visible(name), see, "", rule.source or class_.source, class_.basis)
+
+
+def _misread(profile: Profile, view: View) -> dict[str, str]:
+    """Return the tensors, as they are shown, whose bytes are not as their header says -> the code that tells."""
+    out: dict[str, str] = {}
+    found = [f for f in view.checkpoint.findings if f.level == "error" and f.code in profile.misread]
+    for code in profile.misread:
+        of = {f.subject for f in found if f.code == code}
+        for file in of & {visible(file) for file in set(view.table.files.values())}:  # it ends too early
+            of |= {visible(name) for name in _beyond(view, file)}
+        out = dict.fromkeys(of, code) | out
+    return out
+
+
+def _beyond(view: View, file: str) -> Iterator[str]:
+    """Yield the tensors that a file is too short for."""
+    source = view.checkpoint.source
+    for name, tensor in view.table.tensors.items():
+        place = view.table.files.get(name, "")
+        if visible(place) == file and tensor.end > tensor.start:
+            before = 8 + int.from_bytes(source.read(place, 0, 8), "little")
+            if before + tensor.end > source.files[place]:
+                yield name
+
+
+def _read_wrongly(profile: Profile, class_: DrafterClass, name: str, code: str) -> Iterator[Effect]:
+    """Say what becomes of a tensor whose bytes are not as its header says."""
+    fate = profile.misread.get(code, "")
+    if fate == "unknown":
+        why = "its bytes are not where its header says: what they hold is not known"
+        yield _unsure(class_.stage, visible(name), Unknown(why), "degrades")
+    elif fate:
+        see = f"{fate}: its bytes are not as the header of its file says"
+        yield Effect("refuses", class_.stage, "refuses", visible(name), see, fate, class_.source, class_.basis)
 
 
 def _explained(view: View, params: Mapping[str, tuple[Param, dict[str, int]]]) -> set[str]:
@@ -1157,7 +1280,7 @@ def _unset(class_: DrafterClass, rule: Param, param: str, world: World) -> Itera
         unknown = unknown or (holds if isinstance(holds, Unknown) else None)
     if rule.missing == "target":
         return
-    fatal = rule.missing not in KNOWN_CLASSES
+    fatal = rule.missing not in HELD
     see = (
         f"{rule.missing}: the file has none of that name"
         if fatal
@@ -1195,8 +1318,10 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
     asked = list(ids) if row.ordered else sorted(set(ids))
     ends = (row.low, row.high, row.checked_low, row.checked_high)
     low, high, least, most = (value_of(end, world) if end is not None else None for end in ends)
-    if bad := next((end for end in (low, high, least, most) if isinstance(end, Unknown)), None):
-        yield _unsure("run", "aux layers", bad)
+    odd = [end for end in (low, high, least, most) if end is not None and type(end) is not int]
+    if odd:
+        why = odd[0] if isinstance(odd[0], Unknown) else Unknown(f"{visible(odd[0])} is no number of layers")
+        yield _unsure("run", "aux layers", why)
         return
     out.lost = [b for b in asked if (low is not None and b < low) or (high is not None and b > high)]
     out.captured = [b for b in asked if b not in out.lost]
@@ -1259,12 +1384,7 @@ def _asked(row: Capture, world: World) -> tuple[list[int] | None, str, list[Effe
         ids = seen.value
         if row.cast and isinstance(ids, list):
             ids = [_cast(i) for i in ids]
-        kinds = (int,) if row.whole else (int, float)
-        if (
-            isinstance(ids, list)
-            and ids
-            and all((type(i) is int or not row.whole) and isinstance(i, kinds) and i == int(i) for i in ids)
-        ):
+        if isinstance(ids, list) and ids and all(_whole(i, row.whole) for i in ids):
             return [int(i) + key.offset for i in ids], key.key, []
         fate, stage = _oddly(row, key, ids)
         if fate == "next":
@@ -1306,6 +1426,13 @@ def _oddly(row: Capture, key: AuxKey, ids: Any) -> tuple[str, str]:
     if isinstance(ids, list) and row.mixed and not all(type(i) in (int, float) for i in ids):
         return row.mixed, row.mixed_stage
     return row.odd, row.odd_stage
+
+
+def _whole(value: Any, alone: bool) -> bool:
+    """Tell whether a value is an integer; unless those count alone, a truth value or a float without a fraction."""
+    if alone:
+        return type(value) is int
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
 
 
 def _trained_on(world: World) -> list[int] | None:

@@ -604,6 +604,11 @@ KINDS: Mapping[str, Spec] = {
         hooks=_map(_list(_s("a glob over architectures")), "method -> the targets that it works with"),
         alike=_map(_s("a method"), "method -> another, whose targets it works with"),
         unhooked=_list(_s("a glob over architectures of targets that none works with; of any other it is not known")),
+        misread=_map(
+            _fate("unknown"),
+            "code of what is wrong with a tensor's bytes, the first counts -> what reading it does",
+            r"STF\d+",
+        ),
         hookless=_table(
             "what happens with any other",
             **{k: v for k, v in _HAPPENS.items() if k not in ("when", *_SPAN)},

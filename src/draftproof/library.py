@@ -1211,6 +1211,7 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         targets=data.get("targets", ()),
         alike=data.get("alike", {}),
         unhooked=data.get("unhooked", ()),
+        misread=data.get("misread", {}),
         hookless=_row(says, bare, out, "hookless") if (bare := data.get("hookless")) else None,
         beside=tuple(p.Beside(**row) for row in data.get("beside", ())),
         portable=data.get("portable", {}),

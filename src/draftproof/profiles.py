@@ -286,6 +286,7 @@ class Profile(Record):
     lift_copies: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # that text -> such keys
     unhooked: tuple[str, ...] = ()  # globs over targets that serve none; of any other that is not known
     requests: tuple[Request, ...] = ()
+    misread: Mapping[str, str] = MappingProxyType({})  # code of what is wrong with a tensor's bytes -> what that does
 
 
 class Flag(Record):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,9 +114,10 @@ def test_an_engine_is_tried_with_enough_different_faults(
 
 
 def held(name: str, data: bytes) -> str:
-    """Return what metadata tells of a file of weights: entries of a small torch file, else how long it is."""
+    """Return what metadata tells of a file of weights: entries of a small torch file, else its length and header."""
     if not name.endswith(".pt"):
-        return str(len(data))
+        header = data[: 8 + int.from_bytes(data[:8], "little")] if name.endswith(".safetensors") else data[:512]
+        return f"{len(data)}, {zlib.crc32(header)}"
     try:
         return str(read_entries(lambda start, stop: data[start:stop], len(data)))
     except ValueError as error:
@@ -130,7 +132,7 @@ def test_cases_that_an_engine_answers_otherwise_differ_in_what_metadata_or_facts
         target, drafter = cases.models(case)
         files = {n: f() for n, f in drafter.files.items() if not n.startswith("tokenizer")}
         beside = [[n, data.decode() if n.endswith("json") else held(n, data)] for n, data in sorted(files.items())]
-        sides = [target.config, target.table, drafter.config, drafter.table, drafter.weights, beside]
+        sides = [target.config, target.table, drafter.config, drafter.table, drafter.weights, drafter.gone, beside]
         for engine, words in case.launch.items():
             asked = [case.env, dict(case.facts), case.folder, dict(case.request)]
             told = json.dumps([sides, engine, words, *asked], sort_keys=True)

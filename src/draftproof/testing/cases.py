@@ -72,6 +72,7 @@ class Side:
     table: Table
     files: tuple[str, ...]
     weights: str
+    gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def _model(name: str) -> Model:
 
 def metadata(case: Case) -> Metadata:
     """Return what metadata tells of a case, without writing or making any value."""
-    target, drafter = (Side(m.config, m.table, tuple(m.files), m.weights) for m in models(case))
+    target, drafter = (Side(m.config, m.table, tuple(m.files), m.weights, m.gone) for m in models(case))
     return Metadata(target, drafter, case.launch, case.env, case.facts)
 
 
@@ -365,12 +366,18 @@ def _sharded(shards: Sequence[Sequence[str]], index: Mapping[str, str] | str, lo
 
 
 def _beside(files: Mapping[str, Any]) -> Fault:
-    """Return a fault that puts files beside the drafter's: a text, some of its tensors, or new tensors and numbers."""
+    """Return a fault that puts files beside the drafter's: a text, some of its tensors, or new tensors and numbers.
+
+    What is made so may be damaged; a file that is ``gone`` is not written.
+    """
 
     def fault(target: Model, drafter: Model) -> None:
         for name, what in files.items():
             if isinstance(what, str):
                 drafter.files[name] = what.encode
+                continue
+            if what.get("gone"):
+                drafter.gone = (*drafter.gone, name)
                 continue
             change = _values(VALUES[what["values"]]) if "values" in what else None
             held = {n: t for n, t in drafter.tensors.items() if _any(n, what.get("tensors", ()))}
@@ -379,9 +386,58 @@ def _beside(files: Mapping[str, Any]) -> Fault:
                 n: row if isinstance(row, int) else fixtures.made_of(drafter.name, n, row, drafter.config)
                 for n, row in what.get("made", {}).items()
             }
-            drafter.files[name] = partial(packed, name, {**held, **made})
+            whole = partial(packed, name, {**held, **made})
+            drafter.files[name] = partial(_damaged, what["damaged"], whole) if "damaged" in what else whole
 
     return fault
+
+
+def _damaged(how: str, whole: Callable[[], bytes]) -> bytes:
+    return DAMAGES[how](whole())
+
+
+def _header(change: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], bytes]:
+    """Return what writes a safetensors file anew with another header, its data as they are."""
+
+    def damage(raw: bytes) -> bytes:
+        stop = 8 + int.from_bytes(raw[:8], "little")
+        text = json.dumps(change(json.loads(raw[8:stop]))).encode()
+        return len(text).to_bytes(8, "little") + text + raw[stop:]
+
+    return damage
+
+
+def _moved(first: int, last: int, **more: Any) -> Callable[[dict[str, Any]], Any]:
+    """Return a change of a header that moves the ends of its last tensor, and changes what else it says of it."""
+
+    def change(rows: dict[str, Any]) -> dict[str, Any]:
+        row = rows[list(rows)[-1]]
+        start, stop = row["data_offsets"]
+        row |= {"data_offsets": [start + first, stop + last], **more}
+        return rows
+
+    return change
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {  # what a case may do to the bytes of a file
+    "data-cut": lambda raw: raw[:-64],
+    "half": lambda raw: raw[: len(raw) // 2],
+    "header-cut": lambda raw: raw[:100],
+    "length-cut": lambda raw: raw[:4],
+    "longer": lambda raw: raw + bytes(64),
+    "zeros": lambda raw: bytes(len(raw)),
+    "header-beyond": lambda raw: (2 * len(raw)).to_bytes(8, "little") + raw[8:],
+    "header-huge": lambda raw: (1 << 62).to_bytes(8, "little") + raw[8:],
+    "header-no-json": lambda raw: raw[:8] + b"{" * (len(raw) - 8),
+    "header-list": _header(lambda rows: []),
+    "no-tensors": lambda raw: (2).to_bytes(8, "little") + b"{}",
+    "offsets-beyond": _header(_moved(0, 4096)),
+    "offsets-hole": _header(_moved(64, 64)),
+    "offsets-overlap": _header(_moved(-64, -64)),
+    "shape-of-another-size": _header(_moved(0, 0, shape=[3])),
+    "dtype-unknown": _header(_moved(0, 0, dtype="F33")),
+    "dtype-absent": _header(lambda rows: rows | {"norm.weight": {"shape": [1], "data_offsets": [0, 4]}}),
+}
 
 
 def _any(name: str, globs: Sequence[str]) -> bool:
@@ -559,10 +615,10 @@ def _faults(edits: Mapping[str, Any]) -> Iterator[Fault]:
         yield tensor(name, _values(VALUES[how]))
     if "weights" in edits:
         yield _named(edits["weights"])
-    if "files" in edits:
-        yield _beside(edits["files"])
     if "shards" in edits:
         yield _sharded(edits["shards"], edits.get("index", {}), edits.get("lost", ()))
+    if "files" in edits:
+        yield _beside(edits["files"])
 
 
 def _typed(dtype: str, name: str, held: Tensor) -> tuple[str, Tensor]:

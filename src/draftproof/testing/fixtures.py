@@ -51,6 +51,7 @@ class Model:
     tensors: dict[str, Tensor]
     files: dict[str, Callable[[], bytes]] = field(default_factory=dict)
     weights: str = "model.safetensors"  # the file of the tensors; one of this name in `files` stands for it
+    gone: tuple[str, ...] = ()  # files that are not written
 
     @property
     def table(self) -> Table:
@@ -217,8 +218,9 @@ _KINDS: dict[str, tuple[str, Callable[[Any, Mapping[str, Any]], Any]]] = {
 def write(model: Model, folder: Path) -> Path:
     """Write a checkpoint into a folder, which is made, and return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(model.config, indent=2) + "\n", encoding="utf-8")
-    if model.tensors:
+    if "config.json" not in model.gone:
+        (folder / "config.json").write_text(json.dumps(model.config, indent=2) + "\n", encoding="utf-8")
+    if model.tensors and model.weights not in model.gone:
         (folder / model.weights).write_bytes(safetensors(model.tensors))
     for name, content in model.files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

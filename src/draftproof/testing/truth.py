@@ -123,7 +123,8 @@ def digest(case: Case, engine: str) -> str:
     """Return eight hex digits of all that a case is made of for an engine, values apart."""
     target, drafter = cases.models(case)
     parts = [
-        [made.config, made.table, made.weights, sorted(made.files)] for made in (target, drafter)
+        [made.config, made.table, made.weights, sorted(made.files), *([made.gone] if made.gone else [])]
+        for made in (target, drafter)
     ] + [case.launch[engine], case.env.get(engine, {}), case.twin, case.feature, case.folder]  # fmt: skip
     parts += [case.request] if case.request else []
     return f"{zlib.crc32(json.dumps(parts, sort_keys=True, default=str).encode()):08x}"
@@ -213,6 +214,7 @@ def source(model: Model, name: str) -> Source:
     sizes = {file: len(content(file)) for file in files}
     if model.tensors:
         sizes.setdefault(model.weights, size)
+    sizes = {file: n for file, n in sizes.items() if file not in model.gone}
     return Source(name, "folder", files=dict(sorted(sizes.items())), read=get)
 
 
