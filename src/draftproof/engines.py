@@ -1334,6 +1334,8 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
                      row.outside, **parts)  # fmt: skip
         return
     count = world("aux_count")
+    if isinstance(count, Known) and not isinstance(count.value, (int, float)):
+        count = Unknown(f"the count of aux layers is {visible(count.value)}")
     if "aux_count" in world.exprs and not isinstance(count, Known):
         yield _unsure("run", "aux layers", count if isinstance(count, Unknown) else Unknown(f"{count.where}: nothing"))
     if isinstance(count, Known) and count.value != len(out.captured):
