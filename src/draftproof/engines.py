@@ -841,8 +841,7 @@ def findings_of(*made: Prediction) -> list[Finding]:
         also = f"also {', '.join(subjects[1:])}" if len(subjects) > 1 else ""
         after = _after(by[0]) if effect.outcome == "refuses" else ""
         at = profile.title if effect.source[:1].isdigit() else f"{profile.title} {one.version},"  # it may name its own
-        run = effect.basis == "run" and any(v.is_ == one.version and v.basis != "run" for v in profile.versions)
-        basis = f"{_BASIS['read' if run else effect.basis]}: {at} {effect.source}"  # it was run at another version
+        basis = f"{_BASIS[_basis(one, effect.basis)]}: {at} {effect.source}"
         notes = (effect.note, also, basis if effect.source else "", after)
         out.append(
             finding(
@@ -872,12 +871,27 @@ def _of_requests(made: Sequence[Prediction]) -> Iterator[Finding]:
                 + (f" ({', '.join(filter(None, (error, see)))})" * bool(error or see))
                 for (does, error, see), asks in parts.items()
             )
-            sources = {basis: dict.fromkeys(row.source for row in rows if row.basis == basis) for basis in _BASIS}
-            note = "; ".join(f"{_BASIS[basis]}: {', '.join(where)}" for basis, where in sources.items() if where)
+            sources = {basis: [row.source for row in rows if _basis(one, row.basis) == basis] for basis in _BASIS}
+            note = "; ".join(f"{_BASIS[basis]}: {_places(where)}" for basis, where in sources.items() if where)
             told.setdefault((text, note, rows[0].line()), []).append(one)
     for (text, note, line), by in told.items():
         code = made[0].profile.codes["requests"]
         yield finding(code, _called(made, by), level="info", observed=text, note=note, contract=line)
+
+
+def _basis(made: Prediction, basis: str) -> str:
+    """Return how something is known of a version: what was run at another is only read."""
+    other = any(v.is_ == made.version and v.basis != "run" for v in made.profile.versions)
+    return "read" if basis == "run" and other else basis
+
+
+def _places(sources: Sequence[str]) -> str:
+    """Return where several sources stand, each file once with all its lines."""
+    files = dict[str, dict[str, None]]()
+    for place in ", ".join(sources).split(", "):
+        file, _, lines = place.rpartition(":") if re.search(r":[\d-]+$", place) else (place, "", "")
+        files.setdefault(file, {})[lines] = None
+    return ", ".join(":".join(filter(None, (file, " and ".join(filter(None, lines))))) for file, lines in files.items())
 
 
 def _listed(subjects: Sequence[str]) -> str:

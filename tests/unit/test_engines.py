@@ -83,6 +83,7 @@ class Toy:
         flags: Mapping[str, Any] | None = None,
         runner: str = "",
         table: bool = True,
+        request: Mapping[str, Any] | None = None,
         **class_: Any,
     ) -> Prediction:
         self.library = written(self.root, {**PROFILE, **(profile or {})}, {**CLASS, **class_})
@@ -98,7 +99,7 @@ class Toy:
         assert self.case.drafter is not None
         assert self.case.drafter.contract is not None
         sides = (self.case.drafter, self.case.target, self.case.couple)
-        return predict(made, self.library, *sides, flags=flags, runner=runner)
+        return predict(made, self.library, *sides, flags=flags, runner=runner, request=request)
 
 
 @pytest.fixture
@@ -863,3 +864,54 @@ def test_layers_that_nobody_read_are_not_known_unless_the_class_uses_none(toy: T
     for more in ({}, {"use_aux": "true"}, {"use_aux": "drafter.odd"}):
         made = toy(dims=dims | more)
         assert (made.outcome, made.effects[-1].subject) == ("unknown", "aux layers")
+
+
+# --- what requests ask for ----------------------------------------------------------------------------------------
+
+REQUESTS = {
+    "codes": CODES | {"requests": "VLLM612"},
+    "requests": [
+        {"id": "a", "asks": ["min_p"], "does": "refused", "asked": "request.min_p > 0", "error": "ValueError",
+         "basis": "run", "source": "toy.py:7"},
+        {"id": "b", "asks": ["logit_bias"], "does": "ignored", "basis": "read", "source": "toy.py:8, toy.py:9"},
+        {"id": "c", "asks": ["top_p"], "does": "unseen", "basis": "read", "source": "toy.py:8"},
+        {"id": "d", "asks": ["seed"], "does": "undrafted", "when": "either(launch.slow, false)", "basis": "read",
+         "source": "toy.py:1"},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("request_", "outcome"),
+    [
+        ({}, "as meant"),
+        ({"min_p": 0}, "as meant"),
+        ({"min_p": 1}, "refuses"),
+        ({"logit_bias": {"5": 1}}, "degrades"),
+        ({"top_p": 0.5}, "as meant"),
+        ({"seed": 3}, "as meant"),
+    ],
+)
+def test_what_a_request_asks_for_decides_what_becomes_of_it(toy: Toy, request_: dict[str, Any], outcome: str) -> None:
+    made = toy(REQUESTS, request=request_)
+    assert made.outcome == outcome
+    if outcome == "refuses":
+        assert made.refusal is not None
+        assert (made.refusal.stage, made.refusal.error) == ("run", "ValueError")
+
+
+def test_what_requests_ask_for_is_told_in_one_finding_the_worst_first(toy: Toy) -> None:
+    (told,) = [f for f in findings_of(toy(REQUESTS)) if f.code == "VLLM612"]
+    assert told.level == "info"
+    assert told.observed == (
+        "refuses min_p (ValueError); ignores logit_bias without a word; drafts without top_p, and checks with all of it: "
+        "fewer are accepted"
+    )
+    assert told.note == "seen: toy.py:7; read: toy.py:8 and 9"
+
+
+def test_what_never_comes_to_a_request_says_nothing_of_requests(toy: Toy) -> None:
+    made = toy({**REQUESTS, "unregistered": {"outcome": "refuses", "stage": "config", "error": "ValueError",
+                "see": "no", "id": "x", "basis": "read", "source": "s"}, "registry": {"toy-one": ["NoSuchDrafter"]}})  # fmt: skip
+    assert made.refusal is not None
+    assert not [f for f in findings_of(made) if f.code == "VLLM612"]

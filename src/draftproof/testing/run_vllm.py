@@ -18,6 +18,7 @@ import argparse
 import gc
 import hashlib
 import importlib
+import importlib.util
 import json
 import logging
 import os
@@ -28,7 +29,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,15 @@ def prepare(runner: str) -> None:
                 return False
 
         backends.backends["cpu"] = types.SimpleNamespace(driver=Driver, compiler=None)
+
+
+def command_line() -> Any:
+    """Return the module of vLLM that reads command lines; it stands elsewhere in each version."""
+    for place in ("common", "launchers", "openai"):
+        if importlib.util.find_spec(f"vllm.entrypoints.{place}"):
+            with suppress(ModuleNotFoundError):
+                return importlib.import_module(f"vllm.entrypoints.{place}.cli_args")
+    raise SystemExit("this build's parser of command lines is not where this runner looks for it")
 
 
 def decode(out: Any, query: Any, cache: Any, scale: float, tables: Any, lengths: Any) -> None:
@@ -243,15 +253,15 @@ def run(case: dict[str, Any], places: dict[str, str], seen: Seen, most: int) -> 
     """Run one case, and return what is known beside `seen`."""
     from vllm import SamplingParams
     from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.entrypoints.common.cli_args import make_arg_parser, validate_parsed_serve_args
     from vllm.inputs import TokensPrompt
     from vllm.utils.argparse_utils import FlexibleArgumentParser
     from vllm.v1.engine.llm_engine import LLMEngine
     from vllm.v1.metrics.reader import get_metrics_snapshot
 
     words = [re.sub(r"\{(target|drafter)\}", lambda m: places[m[1]], word) for word in case["launch"][ENGINE]]
-    args = make_arg_parser(FlexibleArgumentParser()).parse_args(words[2:])
-    validate_parsed_serve_args(args)
+    lines = command_line()
+    args = lines.make_arg_parser(FlexibleArgumentParser()).parse_args(words[2:])
+    lines.validate_parsed_serve_args(args)
     args.model = args.model_tag or args.model
     made = AsyncEngineArgs.from_cli_args(args)
     for name, value in HOLD.items():
@@ -375,14 +385,13 @@ def main() -> int:
 
     torch.set_num_threads(1)
     gc.collect = lambda *generation: 0  # three quarters of a case's time, and a case's process ends
-    from vllm.entrypoints.common.cli_args import make_arg_parser
     from vllm.model_executor.models import registry
     from vllm.platforms import current_platform
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     for name in COMMON:
         importlib.import_module(name)
-    make_arg_parser(FlexibleArgumentParser())
+    command_line().make_arg_parser(FlexibleArgumentParser())
     logging.getLogger("vllm").setLevel(logging.WARNING)
     any_size()
     plain_products()
