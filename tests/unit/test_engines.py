@@ -904,14 +904,15 @@ def test_what_requests_ask_for_is_told_in_one_finding_the_worst_first(toy: Toy) 
     (told,) = [f for f in findings_of(toy(REQUESTS)) if f.code == "VLLM612"]
     assert told.level == "info"
     assert told.observed == (
-        "refuses min_p (ValueError); ignores logit_bias without a word; drafts without top_p, and checks with all of it: "
-        "fewer are accepted"
+        "refuses min_p (ValueError); ignores logit_bias without a word; "
+        "drafts without top_p, and checks with all of it: fewer are accepted"
     )
     assert told.note == "seen: toy.py:7; read: toy.py:8 and 9"
 
 
 def test_what_never_comes_to_a_request_says_nothing_of_requests(toy: Toy) -> None:
-    made = toy({**REQUESTS, "unregistered": {"outcome": "refuses", "stage": "config", "error": "ValueError",
-                "see": "no", "id": "x", "basis": "read", "source": "s"}, "registry": {"toy-one": ["NoSuchDrafter"]}})  # fmt: skip
+    none = {"outcome": "refuses", "stage": "config", "error": "ValueError", "see": "no", "id": "x"}
+    profile = {"unregistered": {**none, "basis": "read", "source": "s"}, "registry": {"toy-one": ["NoSuchDrafter"]}}
+    made = toy(REQUESTS | profile)
     assert made.refusal is not None
     assert not [f for f in findings_of(made) if f.code == "VLLM612"]
