@@ -916,3 +916,266 @@ def test_what_never_comes_to_a_request_says_nothing_of_requests(toy: Toy) -> Non
     made = toy(REQUESTS | profile)
     assert made.refusal is not None
     assert not [f for f in findings_of(made) if f.code == "VLLM612"]
+
+
+# --- fields that the recorded tables alone would hold -------------------------------------------------------------
+
+WHOLE = {"shape": ["width", "3 * width"], "loader": "exact"}
+
+
+def degrades(toy: Toy, when: str, profile: Mapping[str, Any] | None = None, **asked: Any) -> bool:
+    """Tell whether a condition holds, as a row that asks for it alone."""
+    made = toy({**(profile or {}), "rows": [row(when=when)]}, **asked)
+    return any(e.subject == "row" and e.outcome == "degrades" for e in made.effects)
+
+
+NESTED = {"inner": {"depth": 7}, "depth": 3, "mark": 1}
+
+
+@pytest.mark.parametrize(
+    ("lifts", "config", "when", "holds"),
+    [
+        ({}, NESTED, "drafter.depth == 3 and not lifted", True),
+        ({"lifts": ["inner"]}, NESTED, "drafter.depth == 7 and lifted", True),
+        ({"lifts": ["inner"]}, {"depth": 3}, "stated(drafter.depth)", False),  # the table takes the place of the whole
+        ({"lifts": ["inner"], "lift_with": "mark"}, NESTED, "drafter.depth == 7 and lifted", True),
+        ({"lifts": ["inner"], "lift_with": "no_such"}, NESTED, "drafter.depth == 3 and not lifted", True),
+        ({"lifts": ["inner"], "lift_keeps": ["depth"]}, NESTED, "drafter.depth == 3 and lifted", True),
+        ({"lifts": ["inner"], "lift_keeps": ["mark"]}, NESTED, "drafter.depth == 7 and drafter.mark == 1", True),
+    ],
+)
+def test_tables_that_are_read_in_place_of_the_whole(
+    toy: Toy, lifts: dict[str, Any], config: dict[str, Any], when: str, holds: bool
+) -> None:
+    keys = {"lift_keeps": [*lifts.get("lift_keeps", ()), "architectures"]} if lifts else {}
+    assert degrades(toy, when, lifts | keys, config=config) is holds
+
+
+@pytest.mark.parametrize(("multiple", "outcome"), [("8", "as meant"), ("7", "refuses"), ("0", "as meant")])
+def test_first_axis_that_is_regrouped_must_be_a_multiple(toy: Toy, multiple: str, outcome: str) -> None:
+    profile = {"loaders": PROFILE["loaders"] | {"own": {"other": "AssertionError", "uneven": "RuntimeError"}}}
+    made = toy(profile, **KEEP, params={FC: WHOLE | {"loader": "own", "multiple": multiple}})
+    assert (made.outcome, made.refusal.error if made.refusal else "") == (
+        outcome,
+        "RuntimeError" if outcome == "refuses" else "",
+    )
+    assert toy(**KEEP, params={FC: WHOLE | {"multiple": multiple}}).outcome == "as meant"  # it is not regrouped
+
+
+def test_config_that_names_no_architecture(toy: Toy) -> None:
+    bare = {k: v for k, v in row(outcome="refuses", error="KeyError").items() if k != "when"}
+    other = bare | {"error": "IndexError"}
+    for config in ({"architectures": None}, {"architectures": []}, {"architectures": b.ABSENT}):
+        assert toy({"unregistered": bare, "unnamed": other}, config).refusal.error == "IndexError"  # type: ignore[union-attr]
+        assert toy({"unregistered": bare}, config).refusal.error == "KeyError"  # type: ignore[union-attr]
+    assert toy({"unregistered": bare, "unnamed": other}, {"architectures": ["X"]}).refusal.error == "KeyError"  # type: ignore[union-attr]
+    assert toy({}, {"architectures": ["X"]}).outcome == "unknown"  # nobody read what happens then
+
+
+def test_first_architecture_alone_may_count(toy: Toy) -> None:
+    config = {"architectures": ["Other", "LlamaForCausalLMEagle3"]}
+    assert toy({}, config).class_ == "toy-one"
+    assert toy({"first": True}, config).class_ == ""
+
+
+@pytest.mark.parametrize(
+    ("ids", "capture", "captured"),
+    [
+        ([9, 2, 6], {}, [2, 6, 9]),
+        ([9, 2, 6], {"ordered": True}, [9, 2, 6]),
+        ([2, 2, 6], {}, [2, 6]),
+        ([2, 2, 6], {"ordered": True}, [2, 2, 6]),
+        ([2.0, 6, 9], {}, [2, 6, 9]),
+        ([2.0, 6, 9], {"whole": True}, [3, 7, 10]),  # the nested key's
+        ([2.5, 6, 9], {}, [3, 7, 10]),
+        ([1e400, 6, 9], {}, [3, 7, 10]),
+        ([float("nan"), 6, 9], {}, [3, 7, 10]),
+    ],
+)
+def test_ids_that_are_captured_in_their_order_and_that_are_no_numbers(
+    toy: Toy, ids: list[Any], capture: dict[str, Any], captured: list[int]
+) -> None:
+    made = toy({"captures": [CAPTURE | {"odd": "next"} | capture]}, {TOP: ids})
+    assert made.captured == captured
+
+
+@pytest.mark.parametrize(
+    ("ends", "ids", "lost", "outcome"),
+    [
+        ({}, [2, 6, 13], [13], "degrades"),  # lost without a word
+        ({"checked_high": "14"}, [2, 6, 13], [13], "degrades"),
+        ({"checked_high": "12"}, [2, 6, 13], [13], "refuses"),
+        ({"checked_high": "12"}, [2, 6, 11], [], "degrades"),
+        ({"checked_low": "-2"}, [-1, 2, 6], [-1], "degrades"),
+        ({"checked_low": "0"}, [-1, 2, 6], [-1], "refuses"),
+        ({"checked_low": "drafter.odd"}, [2, 6, 9], [], "unknown"),
+        ({"high": "drafter.model_type"}, [2, 6, 9], [], "unknown"),  # which is no number
+    ],
+)
+def test_boundaries_that_are_refused_where_others_are_lost(
+    toy: Toy, ends: dict[str, str], ids: list[int], lost: list[int], outcome: str
+) -> None:
+    outside = {"outside": "IndexError"} if {"checked_low", "checked_high"} & ends.keys() else {}
+    made = toy({"captures": [CAPTURE | ends | outside]}, {TOP: ids}, facts=TRAINED)
+    assert (made.lost, made.outcome) == (lost, outcome)
+
+
+@pytest.mark.parametrize(("count", "captured"), [("3", [1, 5, 9]), ("5", [1, 3, 5, 7, 9]), ("1", [5]), ("0", [5])])
+def test_default_layers_that_are_spread_evenly(toy: Toy, count: str, captured: list[int]) -> None:
+    made = toy({"captures": [CAPTURE | {"keys": [], "default": ["1", "n - 3"], "spaced": count}]})
+    assert made.captured == captured
+
+
+def test_rows_and_columns_of_the_tensor_that_plays_a_part(toy: Toy) -> None:
+    assert degrades(toy, f"rows.fusion == {b.HIDDEN} and columns.fusion == {3 * b.HIDDEN} and rows.map == {b.DRAFT}")
+    assert not degrades(toy, "stated(rows.embedding)")
+    asked = toy({"rows": [row(when="stated(rows.fusion)")]}, table=False)
+    assert asked.outcome == "unknown"  # no tensor was read
+    assert [e.subject for e in asked.effects if e.outcome == "degrades"] == []
+
+
+@pytest.mark.parametrize(("when", "holds"), [
+    ("stored.count == 16", False),
+    ('stored.dtype == "BF16"', True),
+    ('stored.weights == "read" and stored.config == "read" and stored.index == "same"', True),
+    ("stored.listed", False),  # it is in memory
+    ("stored.later", False),
+    ('"STF216" in stored.faults', False),
+    ('stored.torn == ""', True),
+])  # fmt: skip
+def test_what_is_stored(toy: Toy, when: str, holds: bool) -> None:
+    assert degrades(toy, when) is holds
+
+
+def folder(root: Path, library: Library, change: Any) -> Prediction:
+    """Return what the engine is predicted to do with a drafter's folder, of which a change spoils something."""
+    place = root / "drafter"
+    b.write(place, b.dense_config(), b.dense())
+    change(place)
+    case = api.examine(str(place), None, library)
+    view = case.drafter or case.bare
+    assert view is not None
+    return predict(library.get("profile", "toy")[0], library, view)
+
+
+SPOILT: dict[str, Any] = {
+    'stored.config == "CFG302"': lambda p: (p / "config.json").write_text("{"),
+    'stored.config == "CFG303" and stored.kind == "list"': lambda p: (p / "config.json").write_text("[]"),
+    'stored.config == "CFG303" and stored.kind == "null"': lambda p: (p / "config.json").write_text("null"),
+    'stored.config == "CFG301"': lambda p: (p / "config.json").unlink(),
+    'stored.weights == "none"': lambda p: (p / "model.safetensors").unlink(),
+    'stored.weights == "none" and stored.config == "SRC114"': lambda p: [one.unlink() for one in p.iterdir()],
+    'stored.weights == "unreadable" and damaged("*.safetensors") and "STF216" in stored.faults': lambda p: (
+        p / "model.safetensors"
+    ).write_bytes((p / "model.safetensors").read_bytes()[:-64]),
+    'stored.weights == "unreadable" and damaged("*.safetensors") and "STF201" in stored.faults': lambda p: (
+        p / "model.safetensors"
+    ).write_bytes(b"1234"),
+    'stored.weights == "read" and damaged("*.safetensors") and not damaged("m*")': lambda p: (
+        p / "other.safetensors"
+    ).write_bytes(b"1234"),
+    'stored.later and not damaged("*.safetensors")': lambda p: (
+        (p / "other.safetensors").write_bytes((p / "model.safetensors").read_bytes() + b"")
+        and (p / "other.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
+    ),
+    'stored.index == "no JSON"': lambda p: (p / "model.safetensors.index.json").write_text("{"),
+    'stored.index == "list"': lambda p: (p / "model.safetensors.index.json").write_text("[]"),
+    'stored.index == "no weight_map"': lambda p: (p / "model.safetensors.index.json").write_text("{}"),
+    'stored.index == "weight_map list"': lambda p: (p / "model.safetensors.index.json").write_text(
+        '{"weight_map": []}'
+    ),
+    'stored.index == "odd"': lambda p: (p / "model.safetensors.index.json").write_text('{"weight_map": {"fc": 3}}'),
+    'stored.index == "empty"': lambda p: (p / "model.safetensors.index.json").write_text('{"weight_map": {}}'),
+    'stored.torn == "zip"': lambda p: (p / "model.safetensors").rename(p / "pytorch_model.bin").write_bytes(b"PK\3\4"),
+    'stored.torn == "other"': lambda p: (p / "model.safetensors").rename(p / "pytorch_model.bin").write_bytes(b"text"),
+    'stored.torn == "zeros"': lambda p: (p / "model.safetensors").rename(p / "pytorch_model.bin").write_bytes(bytes(9)),
+    'stored.torn == "nothing"': lambda p: (p / "model.safetensors").rename(p / "pytorch_model.bin").write_bytes(b""),
+}
+
+
+@pytest.mark.parametrize("when", SPOILT)
+def test_files_that_are_damaged_or_not_there(tmp_path: Path, when: str) -> None:
+    rows = [row(when=when, outcome="refuses", error="KeyError")]
+    library = written(tmp_path / "contracts", {**PROFILE, "rows": rows}, CLASS)
+    assert library.get("profile", "toy")[1] == ()
+    made = folder(tmp_path, library, SPOILT[when])
+    assert any(e.subject == "row" and e.error == "KeyError" for e in made.effects), made.effects
+    assert folder(tmp_path / "whole", library, lambda p: None).refusal is None
+
+
+@pytest.mark.parametrize(("misread", "outcome", "error"), [
+    ({}, "unknown", ""),
+    ({"STF216": "ValueError"}, "refuses", "ValueError"),
+    ({"STF216": "unknown"}, "unknown", ""),
+    ({"STF213": "ValueError"}, "unknown", ""),
+])  # fmt: skip
+def test_tensor_whose_bytes_are_not_all_there(
+    tmp_path: Path, misread: dict[str, str], outcome: str, error: str
+) -> None:
+    last = max(b.dense())  # a writer sorts them
+    profile = {**PROFILE, "misread": misread}
+    params = {last: {"shape": [str(n) for n in b.dense()[last][1]], "loader": "exact"}}
+    library = written(tmp_path / "contracts", profile, {**CLASS, "params": params, "skips": [
+        {"match": name} for name in b.dense() if name != last]})  # fmt: skip
+    made = folder(tmp_path, library, lambda p: (p / "model.safetensors").write_bytes(
+        (p / "model.safetensors").read_bytes()[:-64]))  # fmt: skip
+    hit = [e for e in made.effects if e.subject == last]
+    assert [(e.outcome, e.error) for e in hit] == ([(outcome, error)] if misread.get("STF216") else [])
+
+
+@pytest.mark.parametrize(("late", "error"), [(False, "KeyError"), (True, "TypeError")])
+def test_what_comes_late_is_refused_after_the_tensors(toy: Toy, late: bool, error: str) -> None:
+    rows = [row(outcome="refuses", error="KeyError", stage="load", late=late)]
+    made = toy({"rows": rows}, skips=[{"match": "*", "as": "TypeError"}])
+    assert made.refusal is not None
+    assert made.refusal.error == error
+
+
+@pytest.mark.parametrize(("early", "error"), [(False, "AssertionError"), (True, "KeyError")])
+def test_tensor_that_is_passed_over_before_anything_is_loaded(toy: Toy, early: bool, error: str) -> None:
+    params = {FC: {"shape": ["1"], "loader": "exact"}}
+    others = [{"match": glob} for glob in ("midlayer.*", "lm_head*", "?2?", "embed*")]
+    made = toy(skips=[{"match": "norm.weight", "as": "KeyError", "early": early}, *others], params=params)
+    assert made.refusal is not None
+    assert made.refusal.error == error
+
+
+@pytest.mark.parametrize(("plain", "outcome"), [("true", "refuses"), ("false", "as meant"), (None, "as meant")])
+def test_parameter_that_is_plain_takes_no_quantised_tensor(toy: Toy, plain: str | None, outcome: str) -> None:
+    config = {"quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3"}}
+    name = "midlayer.mlp.up_proj.weight"
+    tensors = {name: ("F8_E4M3", (b.INTER, b.HIDDEN)), f"{name}_scale": ("F32", ())}
+    params = {name: {"shape": [str(b.INTER), "width"], "loader": "exact"} | ({"plain": plain} if plain else {})}
+    made = toy(None, config, tensors, skips=[{"match": "*", "lost": True}], params=params, unknown="KeyError")
+    assert toy.case.drafter is not None
+    assert toy.case.drafter.logical is not None
+    assert name in toy.case.drafter.logical.stored
+    assert (made.outcome, made.refusal.error if made.refusal else "") == (
+        outcome,
+        "KeyError" if outcome == "refuses" else "",
+    )
+
+
+def test_drafter_of_no_known_family_is_never_as_meant(toy: Toy) -> None:
+    made = toy()
+    assert made.outcome == "as meant"
+    assert toy.case.drafter is not None
+    assert predict(made.profile, toy.library, replace(toy.case.drafter, contract=None)).outcome == "unknown"
+
+
+def test_method_that_no_row_gives_is_not_known(toy: Toy) -> None:
+    assert toy({"methods": [{"is": "eagle3", "when": "n == 1"}]}).outcome == "unknown"
+    assert toy({"methods": [{"is": "eagle3", "when": "n == 12"}]}).outcome == "as meant"
+
+
+@pytest.mark.parametrize("named", [3, True, "LlamaForCausalLM", {"a": 1}, [None, 3]])
+def test_target_whose_architectures_are_no_list_is_not_known_to_serve(toy: Toy, named: Any) -> None:
+    bare = {k: v for k, v in row(outcome="refuses", error="RuntimeError", see="not {name}").items() if k != "when"}
+    made = toy({"hookless": bare, "hooks": {"eagle3": ["Llama*"]}, "targets": ["Llama*"]})
+    assert made.outcome == "as meant"
+    assert toy.case.target is not None
+    other = b.given(b.target_config(architectures=named), b.target(), b.TARGET)
+    drafter = b.given(b.dense_config(), b.dense(), b.DRAFTER)
+    case = api.examine(drafter, other, toy.library, family="eagle3")
+    assert case.drafter is not None
+    assert predict(made.profile, toy.library, case.drafter, case.target, case.couple).outcome == "unknown"
