@@ -605,9 +605,13 @@ def check_launch(
 ) -> Report:
     """Check what a launch line starts: the models that it names, or those given, and what its engine does with them."""
     named = [str(side) if isinstance(side, (str, Path)) else "" for side in (drafter, target)]
-    (made,) = launches = read_launches([line], library, engines, *named)
-    target = target if target is not None else os.path.expanduser(made.target) or None
-    drafter = drafter if drafter is not None else os.path.expanduser(made.drafter) or (target if family else None)
+    (made,) = read_launches([line], library, engines, *named)
+    idle: list[Finding] = []
+    target = target if target is not None else _pinned("target", made.target, made.target_revision, idle) or None
+    if drafter is None:
+        drafter = _pinned("drafter", made.drafter, made.drafter_revision, idle) or (target if family else None)
+    made = replace(made, findings=(*made.findings, *idle))
+    launches = [made]
     if target is None and drafter is None:
         lacking = finding("CLI663", "launch", expected="a model", observed="no model is named") if made.engine else None
         return _only("launch", line, *made.findings, *([lacking] if lacking else []))
@@ -622,6 +626,23 @@ def check_launch(
              *(["--family", family] if family else []), *(w for e in engines for w in ("--engine", e))]  # fmt: skip
     rerun = f"draftproof check {words}" + (f" {shlex.join(given)}" if given else "")
     return report(case, _subject(drafter if drafter is not None else target, target if drafter else None), rerun)
+
+
+def _pinned(role: str, model: str, revision: str, idle: list[Finding]) -> str:
+    """Return a model that a line names at the commit that it pins; of a path, or by a branch, none is: that is told."""
+    model = os.path.expanduser(model)
+    if revision in ("", "main") or not model:  # its default
+        return model
+    if REPO.fullmatch(model) and not os.path.isdir(model):
+        if COMMIT.fullmatch(revision):
+            return f"{model}@{revision}"
+        seen = f"{visible(revision, 80)}: what is read is not pinned to it"
+        idle.append(finding("CLI662", f"launch: {role}", expected="a commit of 40 hex digits", observed=seen))
+        return model
+    seen = f"{visible(revision, 80)}, of {visible(model, 80)}: what lies there is read as it stands"
+    message = "a revision has no meaning beside a path"
+    idle.append(finding("CLI662", f"launch: {role}", message, level="info", expected="ORG/NAME", observed=seen))
+    return model
 
 
 def examine_models(

@@ -780,6 +780,8 @@ KINDS: Mapping[str, Spec] = {
         ),
         target=_list(_s("a flag, or a key of one, that names the target", pattern=NAME)),
         drafter=_list(_s("a flag, or a key of one, that names the drafter", pattern=NAME)),
+        target_revision=_list(_s("a flag, or a key of one, that names the commit of the target", pattern=NAME)),
+        drafter_revision=_list(_s("a flag, or a key of one, that names the commit of the drafter", pattern=NAME)),
         abbreviations=Spec("bool", "the beginning of a flag stands for it"),
         equals=Spec("bool", "a value may follow an =; true without it"),
         underscores=Spec("bool", "an underscore stands for a dash"),

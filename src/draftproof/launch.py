@@ -53,6 +53,8 @@ class Launch:
     drafter: str = ""
     image: str = ""  # that it runs in
     version: str = ""  # the tag of that, where it is an image of the engine
+    target_revision: str = ""  # the commit, or the branch, that it pins
+    drafter_revision: str = ""
     own: bool = False  # it names no drafter, and the engine looks for one in the target's own checkpoint
     findings: tuple[Finding, ...] = ()
 
@@ -583,8 +585,10 @@ def _read(words: list[Word], env: dict[str, str], line: str, library: Library, w
         _first(flags, made.launches.drafter),
         made.image,
         made.image.rpartition(":")[2] if _named(made.image, made.launches) and ":" in made.image else "",
-        made.launches.own is not None and value_of(made.launches.own, lambda name: _seen(flags, name)) is True,
-        tuple(reader.found),
+        own=made.launches.own is not None and value_of(made.launches.own, lambda name: _seen(flags, name)) is True,
+        findings=tuple(reader.found),
+        target_revision=_first(flags, made.launches.target_revision),
+        drafter_revision=_first(flags, made.launches.drafter_revision),
     )
 
 

@@ -869,7 +869,9 @@ def _check_launch(data: Mapping[str, Any], out: Problems) -> None:
                     "CON104", ("flags", id, "names"), f"{name}, as flags.{spelt[name]}", expected="a name of its own"
                 )
     named: list[tuple[Where, str | None]] = [
-        ((key, n), one) for key in ("target", "drafter", "unread") for n, one in enumerate(data.get(key) or ())
+        ((key, n), one)
+        for key in ("target", "drafter", "target_revision", "drafter_revision", "unread")
+        for n, one in enumerate(data.get(key) or ())
     ]
     named += [(("commands", n, "positional"), (row or {}).get("positional"))
               for n, row in enumerate(data.get("commands") or ())]  # fmt: skip

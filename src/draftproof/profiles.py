@@ -351,6 +351,8 @@ class Launches:
     entry: bool = False  # an image runs the first command where none is named
     target: tuple[str, ...] = ()  # dests that name the model
     drafter: tuple[str, ...] = ()
+    target_revision: tuple[str, ...] = ()  # dests that name its commit, or a branch
+    drafter_revision: tuple[str, ...] = ()
     abbreviations: bool = False
     equals: bool = True
     underscores: bool = False

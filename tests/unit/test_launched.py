@@ -196,3 +196,42 @@ def test_command_line_prints_command_and_reasons(capsys: pytest.CaptureFixture[s
     data = json.loads(capsys.readouterr().out)
     assert (data["engine"], data["report"]["exit_code"]) == ("vllm", code)
     assert out.startswith(data["command"])
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+REVISED = {
+    "vllm": 'vllm serve {target} --revision {target_at} --speculative-config \'{{"method": "eagle3", "model": '
+    '"{drafter}", "num_speculative_tokens": 3, "revision": "{drafter_at}"}}\'',
+    "sglang": "python -m sglang.launch_server --model-path {target} --revision {target_at} "
+    "--speculative-algorithm EAGLE3 "
+    "--speculative-draft-model-path {drafter} --speculative-draft-model-revision {drafter_at} "
+    "--speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4",
+}
+
+
+@pytest.mark.parametrize("engine", REVISED)
+def test_revision_in_a_line_pins_what_is_opened(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    opened = api.open_side
+    monkeypatch.setattr(
+        api,
+        "open_side",
+        lambda model, role, *rest, **more: asked.append(f"{role} {model}") or opened(model, role, *rest),
+    )
+    sides = {"target": "no-org/no-target", "drafter": "no-org/no-drafter"}
+    line = REVISED[engine].format(**sides, target_at=COMMIT, drafter_at=COMMIT[::-1])
+    report = api.check_launch(line, Library())
+    assert {f"target no-org/no-target@{COMMIT}", f"drafter no-org/no-drafter@{COMMIT[::-1]}"} <= set(asked)
+    assert not [f for f in report.findings if f.code == "CLI662"]
+    report = api.check_launch(REVISED[engine].format(**sides, target_at="main", drafter_at="v2"), Library())
+    assert {"target no-org/no-target", "drafter no-org/no-drafter"} <= set(asked)
+    assert [(f.level, f.subject) for f in report.findings if f.code == "CLI662"] == [("unknown", "launch: drafter")]
+
+
+@pytest.mark.parametrize("engine", REVISED)
+def test_revision_of_a_path_has_no_meaning(engine: str, tmp_path: Path) -> None:
+    line = REVISED[engine].format(
+        target=tmp_path / "target", drafter=tmp_path / "drafter", target_at=COMMIT, drafter_at=COMMIT
+    )
+    found = [f for f in api.check_launch(line, Library()).findings if f.code == "CLI662"]
+    assert {(f.level, f.subject) for f in found} == {("info", "launch: target"), ("info", "launch: drafter")}
