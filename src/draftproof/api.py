@@ -141,7 +141,7 @@ def open_side(
     spec = str(model)
     if base is not None and spec.startswith("."):
         spec = str(base / spec)
-    if role == "drafter" and (opened := _foreign(spec, library)) is not None:
+    if (opened := _foreign(spec, library, role)) is not None:
         return opened if isinstance(opened, Finding) else Checkpoint(opened, role)
     source = open_model(full_name(spec, library), recordings(library), revision, library.hub, role)
     if isinstance(source, Finding) and source.code in ("SRC112", "SRC117"):
@@ -149,7 +149,7 @@ def open_side(
     return source if isinstance(source, Finding) else Checkpoint(source, role)
 
 
-def _foreign(spec: str, library: Library) -> Source | Finding | None:
+def _foreign(spec: str, library: Library, role: str) -> Source | Finding | None:
     """Open a file of another format that a contract says how to read; None for anything else."""
     formats = library.files("format")
     suffix = Path(spec).suffix.lower()
@@ -158,7 +158,7 @@ def _foreign(spec: str, library: Library) -> Source | Finding | None:
     format, found = library.get("format", suffix[1:])
     from draftproof.ggufs import open_gguf  # noqa: PLC0415 (rare)
 
-    return open_gguf(Path(spec), spec, format) if format is not None else found[0]
+    return open_gguf(Path(spec), spec, format, role) if format is not None else found[0]
 
 
 def full_name(spec: str, library: Library) -> str:
@@ -240,7 +240,7 @@ def _bare(model: Any, base: Path | None) -> View | None:
 
 def _same(a: Source, b: Source) -> bool:
     if a.folder is not None and b.folder is not None and a.folder.resolve() == b.folder.resolve():
-        return True
+        return "gguf" not in (a.kind, b.kind) or (a.kind == b.kind and a.files == b.files)  # one file among others
     if a.kind == b.kind == "recording":
         return (a.name, a.revision) == (b.name, b.revision)
     return bool(a.repo) and a.repo.lower() == b.repo.lower() and "memory" not in (a.kind, b.kind)
@@ -285,9 +285,8 @@ def ask_engines(case: Case, engines: Sequence[str], launches: Sequence[Launch] =
     drafter = case.drafter or case.bare
     if drafter is None:
         return  # what conforms says of it comes first
-    target = case.target if case.target is not None and case.target.contract is not None else None
     for engine in specs:
-        case.loads[engine] = judge((engine,), case.library, drafter, target, case.couple, flags)
+        case.loads[engine] = judge((engine,), case.library, drafter, case.target, case.couple, flags)
 
 
 def read_launches(

@@ -35,6 +35,7 @@ from draftproof.dims import (
 )
 from draftproof.findings import Finding, finding, holds, nearest, unknown, visible
 from draftproof.hub import Source, hosted
+from draftproof.language import DTYPES as STORED
 from draftproof.library import Library
 
 if TYPE_CHECKING:
@@ -1407,7 +1408,8 @@ def check_tensor(view: View, want: Expected, dims: Lookup, *, misfit: bool = Fal
         )
         return
     yield from _check_shape(view, want, tensor, dims, shown, rule.misfit if misfit else "TEN403", parts)
-    if tensor.dtype not in rule.dtype and not misfit and not (tensor.dtype == "quantised" and "BF16" in rule.dtype):
+    packed = tensor.dtype == "quantised" or (view.table.format and len(tensor.shape) > 1 and tensor.dtype not in STORED)
+    if tensor.dtype not in rule.dtype and not misfit and not (packed and "BF16" in rule.dtype):
         yield finding("TEN404", shown, expected=" or ".join(rule.dtype), observed=tensor.dtype, **parts)
 
 

@@ -185,6 +185,8 @@ class World:
             return said if isinstance(said, Unknown) else Known(said, name)
         if name == "lifted":
             return Known(bool(self.lifted), "the drafter's config")
+        if name == "read_as":
+            return Known(self.read_as, "the drafter's config")
         if name in self.exprs:
             value = value_of(self.exprs[name], self)
             return value if isinstance(value, Unknown) else Known(value, str(self.exprs[name]))
@@ -207,7 +209,7 @@ class World:
             config = self.drafter.checkpoint.config
             return Known(None, f"drafter config.json: {key}") if config.is_null(key) else config(key)
         if side == "stored":
-            return self._stored(key) if key != "tokens" else self._tokens()
+            return self._stored(key) if key != "tokens" else self._tokens(self.target, "target")
         if side == "held":
             return self._held(key)
         if side in ("rows", "columns"):  # of the tensor that plays a part
@@ -255,19 +257,20 @@ class World:
         source = self.drafter.checkpoint.source
         return source.kind == "gguf" or (source.has_files and source.listed)
 
-    def _tokens(self) -> Seen:
-        """Return how many tokens the target's tokenizer.json has."""
+    def _tokens(self, view: View | None, whose: str) -> Seen:
+        """Return how many tokens a side's tokenizer.json has; Absent where there is none that can be read."""
         from draftproof.tokenizer import TABLE_LIMIT, parse_vocabulary  # noqa: PLC0415 (few rules ask for it)
+        from draftproof.tokens import Bad  # noqa: PLC0415
 
-        source, name = self.target.checkpoint.source if self.target is not None else None, "tokenizer.json"
+        source, name = view.checkpoint.source if view is not None else None, "tokenizer.json"
         raw = source.take(name, TABLE_LIMIT) if source is not None and name in source.files else None
         if not isinstance(raw, bytes):
-            return Unknown(f"the target's {name} is not at hand")
+            return Unknown(f"the {whose}'s {name} is not at hand")
         try:
             parsed = parse_vocabulary(name, raw)
-        except ValueError as error:
-            return Unknown(f"the target's {name}: {error}")
-        return Known(len({*(parsed.ids or {}), *parsed.added}), f"the target's {name}")
+        except (Bad, ValueError) as error:
+            return Absent(f"the {whose}'s {name}: {error}")
+        return Known(len({*(parsed.ids or {}), *parsed.added}), f"the {whose}'s {name}")
 
     def _held(self, key: str) -> Seen:
         """Return what a torch file beside the weights holds, by STEM.KEY: the shape of a tensor, or a plain value."""
@@ -294,11 +297,17 @@ class World:
         not; listed whether the names of all files are known; kind is what a config.json holds that is no object; index
         is what one is, faults are the codes of what is wrong with the weight files; torn is what a torch file that
         cannot be read begins with; later is whether a file that does not belong comes after those that do, and is no
-        copy of one.
+        copy of one; tokenizer whether that can be read; format is that of the files.
         """
+        if key == "tokenizer":
+            seen = self._tokens(self.drafter, "drafter")
+            return seen if isinstance(seen, Unknown) else Known("unreadable" if isinstance(seen, Absent) else "read",
+                                                                "tokenizer.json")  # fmt: skip
         table, config = self.drafter.table, self.drafter.config
         if key == "config":
             return Known(config.code or ("unread" if config.broken else "read"), "config.json")
+        if key == "format":
+            return Known(table.format or "safetensors", "the drafter's files")
         if key == "listed":
             return Known(self._listed, "the drafter's files")
         if key == "kind":
@@ -397,13 +406,35 @@ class World:
     def model_type(self) -> str:
         """Return the model_type, or the one whose class the engine takes for it; "" where there is no class."""
         through, seen = self.profile.configs, self.drafter.config("model_type")
-        name = seen.value if not self.lifted and isinstance(seen, Known) and isinstance(seen.value, str) else ""
+        own = not self.lifted or self.profile.lift_over
+        name = seen.value if own and isinstance(seen, Known) and isinstance(seen.value, str) else ""
         return through.also.get(name, name) if through else name
 
     @cached_property
     def class_keys(self) -> Mapping[str, KeyOf]:
-        """Return the keys of the drafter's config class; none where it was not read."""
+        """Return the keys of the drafter's config class; none where it was not read, or does not serve."""
+        alone = self.profile.configs is not None and self.profile.configs.alone
+        return {} if alone and self.read_as != "class" else self._class_keys
+
+    @cached_property
+    def _class_keys(self) -> Mapping[str, KeyOf]:
         return next((one.types[self.model_type] for one in self.configs if self.model_type in one.types), {})
+
+    @cached_property
+    def read_as(self) -> str:
+        """Return through what the drafter's config is read: its class, none, or its class refuses it as wrong."""
+        name = self.model_type
+        if not any(name in one.types or name in one.known for one in self.configs):
+            return "none"
+        return "wrong" if any(self._wrong(self._class_keys)) else "class"
+
+    def _wrong(self, keys: Mapping[str, KeyOf]) -> Iterator[tuple[str, str, KeyOf]]:
+        """Yield each key that holds another kind of value than its class takes, with that kind."""
+        for key, rule in keys.items():
+            value = self._written(self.drafter, key)
+            kind = kind_of(value) if not isinstance(value, Unknown) else "absent"
+            if kind != "absent" and kind not in rule.kinds and "any" not in rule.kinds:
+                yield key, kind, rule
 
     def _written(self, view: View, key: str) -> Seen:
         """Return what a config says of a key; null is a value here, for engines tell it from what is not there."""
@@ -419,7 +450,8 @@ class World:
         if tables and key.partition(".")[0] in self.alone:
             tables = ()
         top = (key,) if not tables or key.partition(".")[0] in self.kept else ()
-        for place in (*top, *(f"{table}.{key}" for table in tables)):
+        whole = (key,) if tables and self.profile.lift_over and not top else ()
+        for place in (*top, *(f"{table}.{key}" for table in tables), *whole):
             null = config.is_null(place)
             if null and place in top and tables and self.profile.lift_copies:  # it is not copied
                 continue
@@ -428,7 +460,7 @@ class World:
             seen = config(place)
             if not isinstance(seen, Absent):
                 return seen
-        return Absent(f"{view.checkpoint.role} config.json: {tables[0]}.{key}") if tables else config(key)
+        return Absent(f"{view.checkpoint.role} config.json: {tables[0]}.{key}") if tables and not whole else config(key)
 
     @cached_property
     def overrides(self) -> Mapping[str, Any]:
@@ -504,6 +536,8 @@ def predict(
         drafter = replace(drafter, config=drafter.checkpoint.config, table=drafter.checkpoint.table())
     elif drafter.contract.in_target and drafter.checkpoint.source.kind in ("folder", "memory"):
         drafter = replace(drafter, table=drafter.checkpoint.table())  # an engine goes over all that stands beside it
+    if target is not None and target.contract is None:
+        target = replace(target, config=target.checkpoint.config)
     out = Prediction(profile, version, not asked, asked)
     family = drafter.contract.id if drafter.contract else ""
     said: dict[str, str | Unknown] = {
@@ -515,6 +549,10 @@ def predict(
     through = profile.configs
     configs = [c for id in through.is_ if (c := library.get("configs", id)[0])] if through is not None else []
     world = World(profile, drafter, target, couple, flags or {}, said, configs, facts, request)
+    if drafter.table.format and drafter.table.format not in profile.formats:
+        why = Unknown(f"how it reads a drafter from {drafter.table.format} was not read")
+        out.effects.append(_unsure("load", "drafter", why))
+        return out
     out.runner = _choose(world, profile.runners, out, "runner", runner)
     out.method = _choose(world, profile.methods, out, "method")
     out.requests = [row for row in profile.requests if world.holds(row.when) is True]
@@ -550,6 +588,8 @@ def predict(
         out.effects += _tensors(profile, class_, world)
     elif out.class_:
         out.effects.append(_unsure("load", "tensors", Unknown(f"class {out.class_} cannot be read")))
+    if drafter.table.format:  # it is converted already
+        out.effects = [e for e in out.effects if e.stage != "convert"]
     if drafter.contract is None:
         why = "of which family it is is not known, and so neither is what it was trained with"
         out.effects.append(_unsure("run", "family", Unknown(why, told=True), "degrades"))
@@ -687,23 +727,21 @@ def _registered(profile: Profile, architecture: str, class_: str) -> Iterator[Ef
 def _configured(world: World) -> Iterator[Effect]:
     """Say what the class does not take through which the drafter's config is read."""
     through, configs = world.profile.configs, world.configs
-    if through is None or not configs or world.holds(through.when) is not True:
+    if through is None or through.alone or not configs or world.holds(through.when) is not True:
         return
     parts: dict[str, Any] = {"source": through.source or configs[0].source, "basis": configs[0].basis}
     name = world.model_type
     if name and not any(name in one.types or name in one.known for one in configs):
         see = f"{through.unknown}: it has no config class for {visible(name)}"
         yield Effect("refuses", through.stage, "refuses", "model_type", see, through.unknown, **parts)
-    for key, rule in world.class_keys.items():
-        value = world._key(world.drafter, key)
-        kind = kind_of(value) if not isinstance(value, Unknown) else "absent"
-        if kind != "absent" and kind not in rule.kinds and "any" not in rule.kinds:
-            see = f"{through.wrong}: {key} is {kind} where it takes {' or '.join(rule.kinds)}"
-            yield Effect("refuses", through.stage, "refuses", key, see, through.wrong, **parts)
+    for key, kind, rule in world._wrong(world.class_keys):
+        see = f"{through.wrong}: {key} is {kind} where it takes {' or '.join(rule.kinds)}"
+        yield Effect("refuses", through.stage, "refuses", key, see, through.wrong, **parts)
 
 
 def _hooked(profile: Profile, world: World) -> Iterator[Effect]:
-    """Say whether the target serves the method: whether it gives what a drafter reads."""
+    """Say whether the engine takes the target, and whether that gives what a drafter reads."""
+    yield from _served(profile, world)
     if profile.hookless is None:
         return
     method = world("method")
@@ -745,6 +783,15 @@ def _of(row: EngineRow, subject: str = "", **words: str) -> Effect:
     kind = row.effect or {"refuses": "refuses", "degrades": "reads", "changes": "copes"}[row.outcome]
     return Effect(row.outcome, row.stage, kind, subject or row.key or row.id, see, row.error, row.source,
                   row.basis, row.line, log=row.log, do=row.do, late=row.late)  # fmt: skip
+
+
+def _served(profile: Profile, world: World) -> Iterator[Effect]:
+    """Say what happens with a target that the engine takes none of."""
+    seen = world("target.architectures") if profile.unserved is not None else None
+    names = [n for n in seen.value if isinstance(n, str)] if isinstance(seen, Known) and seen.value else []
+    lists = (profile.targets, profile.unhooked, profile.others, *profile.hooks.values(), *profile.registry.values())
+    if profile.unserved is not None and names and not any(fnmatchcase(names[0], g) for globs in lists for g in globs):
+        yield _of(profile.unserved, "target", name=visible(names[0]))
 
 
 def _rows(rows: Sequence[EngineRow], world: World) -> Iterator[Effect]:
@@ -987,7 +1034,7 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
                     found += _joined(profile, class_, params, {rule.joined: joined.pop(rule.joined)})
             world.index = {}
         elif not any(fnmatchcase(param, glob) for glob, _ in failed):
-            found += _unclaimed(class_, name, name in explained)
+            found += _unclaimed(class_, name, name in explained, bool(view.table.format))
     for group, fills in padded.items():
         alike = len({by for by, _ in fills}) == 1 and len(fills) == sum(
             _group(*made) == group for made in params.values()
@@ -1137,8 +1184,8 @@ def _renamed(rules: Sequence[Name], name: str) -> str:
             name = rule.to if fnmatchcase(name, rule.match) else name
         elif rule.part:
             name = name.replace(rule.part, rule.to)
-        elif name.startswith(rule.starts):
-            name = rule.to + name[len(rule.starts) :]
+        elif (start := next((one for one in rule.starts or ("",) if name.startswith(one)), None)) is not None:
+            name = rule.to + name[len(start) :]
     return name
 
 
@@ -1168,8 +1215,12 @@ def _skipped(class_: DrafterClass, skip: Skip, name: str, explained: bool, world
                      source, class_.basis)  # fmt: skip
 
 
-def _unclaimed(class_: DrafterClass, name: str, explained: bool) -> Iterator[Effect]:
+def _unclaimed(class_: DrafterClass, name: str, explained: bool, converted: bool) -> Iterator[Effect]:
     """Say what becomes of a tensor that finds no parameter; one that the family knows was trained for."""
+    if converted and class_.left:
+        see = f"{class_.left}: the file has a tensor that it has no place for"
+        yield Effect("refuses", "load", "refuses", visible(name), see, class_.left, class_.source, class_.basis)
+        return
     if class_.unknown == "dropped":
         outcome, kind = ("degrades", "ignored") if explained else ("changes", "copes")
         yield Effect(outcome, "load", kind, visible(name), "it is ignored", "", class_.source,
@@ -1219,6 +1270,8 @@ def _fitted(
     if type(regrouped) is int and regrouped > 0 and shape and shape[0] % regrouped:
         see, where = f"{loader.uneven}: {shape[0]} rows are no multiple of {regrouped}", loader.source or class_.source
         return Effect("refuses", class_.stage, "refuses", visible(name), see, loader.uneven, where, class_.basis), 0
+    while loader.ones and len(shape) > len(wanted) and shape[0] == 1:
+        shape = shape[1:]
     if loader.flat:
         shape, wanted = (prod(shape),), [prod(wanted)]
     odd = len(shape) != len(wanted) or any(n != axis and shape[n] != size for n, size in enumerate(wanted))
@@ -1398,6 +1451,8 @@ def _asked(row: Capture, world: World) -> tuple[list[int] | None, str, list[Effe
         if isinstance(seen, Absent) or seen.value is None:
             continue
         ids = seen.value
+        if row.falsy and not ids:
+            ids = []
         if row.cast and isinstance(ids, list):
             ids = [_cast(i) for i in ids]
         if isinstance(ids, list) and ids and all(_whole(i, row.whole) for i in ids):
@@ -1437,6 +1492,8 @@ def _oddly(row: Capture, key: AuxKey, ids: Any) -> tuple[str, str]:
         return row.empty, row.empty_stage
     if key.odd:
         return key.odd, key.odd_stage
+    if row.motley and (isinstance(ids, Mapping) or (isinstance(ids, list) and len(set(map(type, ids))) > 1)):
+        return row.motley, row.motley_stage
     if isinstance(ids, list) and row.texts and all(isinstance(i, str) for i in ids):
         return row.texts, "run"
     if isinstance(ids, list) and row.mixed and not all(type(i) in (int, float) for i in ids):

@@ -8,6 +8,7 @@ contract of kind ``format``; the names of tensors are read by a dialect of a fam
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -25,6 +26,7 @@ MAX_KEYS = 65_536
 MAX_TENSORS = 100_000
 MAX_TEXT = 65_536  # bytes of a key, a name or a text that is kept
 MAX_LIST = 4_096  # elements of a list that is kept; of a longer one only how many there are
+MAX_PARTS = 1_000
 MAX_STEPS = 8_000_000  # texts in all lists: the vocabularies of any tokenizer are fewer
 CHUNK = 1 << 16
 _PLAIN = {0: "B", 1: "b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "?", 10: "<Q", 11: "<q", 12: "<d"}
@@ -97,7 +99,7 @@ def read_gguf(read: Read, size: int, name: str) -> tuple[Head | None, list[Findi
     try:
         head = read(0, 4)
         if head != b"GGUF":
-            raise _Bad("GGUF", looks_like(read(0, 64)) or "nothing")
+            raise _Bad("GGUF", looks_like(read(0, 64)) if head else "an empty file")
         return _head(_Stream(read, size), types), []
     except _Bad as bad:
         return None, [finding("STF221", name, expected=visible(bad.args[0]), observed=visible(bad.args[1]))]
@@ -201,37 +203,81 @@ def _short(value: float) -> float:
 # --- as a checkpoint ----------------------------------------------------------------------------------------------
 
 
-def open_gguf(path: Path, spec: str, format: Format) -> Source | Finding:
-    """Open a drafter's GGUF file as a checkpoint; what is damaged, or no drafter's, is a finding."""
-    size = path.stat().st_size
+def open_gguf(path: Path, spec: str, format: Format, role: str = "drafter") -> Source | Finding:
+    """Open a GGUF file, with its other parts, as a checkpoint; what is damaged, or of no drafter, is a finding.
+
+    Of a target only the keys are read: what they do not say is not known.
+    """
+    head, files = None, dict[str, int]()
+    for part in _parts(path):
+        if not part.is_file():
+            expected, help = f"each part of {path.name} beside it", "put all parts into one folder, under their names"
+            return finding("STF221", visible(spec), expected=visible(expected), observed=f"no {visible(part.name)}",
+                           help=help)  # fmt: skip
+        read = _head_of(part, spec)
+        if isinstance(read, Finding):
+            return read
+        files[part.name] = part.stat().st_size
+        if head is None and (wrong := _not_first(read, path, spec)):
+            return wrong
+        both = set(read.tensors) & set(head.tensors if head else ())
+        if both:
+            seen = f"{visible(min(both))} in two parts"
+            return finding("STF221", visible(spec), expected="each tensor in one part", observed=seen)
+        head = read if head is None else Head(head.keys, {**head.tensors, **read.tensors})
+    assert head is not None
+    kind = head.keys.get("general.architecture")
+    known = [name for name, one in format.architectures.items() if role != "drafter" or not one.target]
+    if kind not in known and (role == "drafter" or not isinstance(kind, str)):
+        expected = f"a {role}: general.architecture {' or '.join(known)}"
+        help = "give the safetensors checkpoint that it was converted from"
+        return unknown("SRC116", visible(spec), expected=expected, observed=visible(kind), help=help)
+    source = Source(spec, "gguf", files, config=config_of(head, format), folder=path.parent)
+    source.tensors = head.tensors if role == "drafter" else None
+    return source
+
+
+def _parts(path: Path) -> list[Path]:
+    """Return the parts of a file that is named as the first of several, itself the first; else the file alone."""
+    named = re.fullmatch(r"(.+)-00001-of-(\d{5})\.gguf", path.name)
+    count = int(named[2]) if named else 1
+    if named is None or not 1 < count <= MAX_PARTS:
+        return [path]
+    return [path.with_name(f"{named[1]}-{n:05}-of-{named[2]}.gguf") for n in range(1, count + 1)]
+
+
+def _head_of(path: Path, spec: str) -> Head | Finding:
+    """Return the head of one file, or what is wrong with it."""
 
     def read(start: int, stop: int) -> bytes:
         with path.open("rb") as file:
             file.seek(start)
             return file.read(max(0, stop - start))
 
+    shown = visible(spec) if path.name == Path(spec).name else visible(path.name)
     try:
-        head, found = read_gguf(read, size, visible(spec))
+        head, found = read_gguf(read, path.stat().st_size, shown)
     except OSError as error:
-        return unreadable(visible(spec), error, visible(spec))
-    if head is None:
-        return found[0]
-    kind = head.keys.get("general.architecture")
-    if kind not in format.architectures:
-        expected = f"a drafter: general.architecture {' or '.join(format.architectures)}"
-        help = "give the safetensors checkpoint that it was converted from"
-        return unknown("SRC116", visible(spec), expected=expected, observed=visible(kind), help=help)
-    source = Source(spec, "gguf", {path.name: size}, config=config_of(head, format), folder=path.parent)
-    source.tensors = head.tensors
-    return source
+        return unreadable(shown, error, shown)
+    return found[0] if head is None else head
+
+
+def _not_first(head: Head, path: Path, spec: str) -> Finding | None:
+    """Say that a file is a part of several, and not the first, or not named as one, if it is."""
+    count, number = head.keys.get("split.count", 1), head.keys.get("split.no", 0)
+    if type(count) is not int or count < 2 or (number == 0 and len(_parts(path)) == count):
+        return None
+    expected = f"the first of its {count} parts, named …-00001-of-{count:05}.gguf"
+    return finding("STF221", visible(spec), expected=expected, observed=f"part {visible(number)}, {visible(path.name)}",
+                   help="give the first part; the others are read from beside it")  # fmt: skip
 
 
 def config_of(head: Head, format: Format) -> dict[str, Any]:
     """Return the config that the keys of a file state."""
     name = str(head.keys["general.architecture"])
-    own = format.architectures[name]
-    config: dict[str, Any] = dict(own.set)
-    for key, rule in {**format.keys, **own.keys}.items():
+    own = format.architectures.get(name)
+    config: dict[str, Any] = dict(own.set) if own else {}
+    for key, rule in {**format.keys, **(own.keys if own else {})}.items():
         value = _stated(head, rule, name)
         if value is None:
             continue
@@ -252,5 +298,7 @@ def _stated(head: Head, rule: KeyIn, name: str) -> Any:
             return value
     if rule.length and isinstance(found := head.keys.get(rule.length), (list, Counted)):
         return len(found) if isinstance(found, list) else found.length
+    if rule.lacks:
+        return rule.lacks not in head.tensors
     tensor = head.tensors.get(rule.rows) if rule.rows else None
     return tensor.shape[0] if tensor is not None and tensor.shape else None

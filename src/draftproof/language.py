@@ -345,6 +345,7 @@ _KEY_IN = _table(
     from_=_list(_s("a key of the file; {a} is its architecture"), "those that say it; the first that is there counts"),
     length=_s("a list of the file: the value is how many elements it has"),
     rows=_s("a tensor: the value is how many rows it has"),
+    lacks=_s("a tensor: the value is whether there is none of that name"),
     add=Spec("int", "what is added to each id of a list"),
 )
 KINDS: Mapping[str, Spec] = {
@@ -535,6 +536,7 @@ KINDS: Mapping[str, Spec] = {
             "how the drafter is used; the first that applies counts",
             required=True,
         ),
+        formats=_list(_s("a format of files, beside safetensors, that it reads a drafter from")),
         lifts=_list(_s("a table of a drafter's config that is read in place of the whole")),
         lift_with=_s("a key: only beside it such a table is read"),
         lift_keeps=_list(_s("a key that is read from the whole first all the same")),
@@ -544,14 +546,16 @@ KINDS: Mapping[str, Spec] = {
         lift_copies=_map(
             _list(_s("a key that is read from the whole first, but for null")), "that text -> such keys", NAME
         ),
+        lift_over=Spec("bool", "what such tables do not state is read from the whole"),
         configs=_table(
             "the classes through which it reads configs",
             is_=_list(
                 _s("id of them", pattern=ID), "the engine's own before those of a library", required=True, least=1
             ),
-            stage=_s("when it reads them", required=True, choices=_STAGES),
-            unknown=_s("the class of the error for a model_type that has none", required=True),
-            wrong=_s("the class of the error for a value of the wrong kind", required=True),
+            stage=_s("when it reads them", choices=_STAGES),
+            unknown=_s("the class of the error for a model_type that has none"),
+            wrong=_s("the class of the error for a value of the wrong kind"),
+            alone=Spec("bool", "where there is an error, the config is read as it stands, without defaults"),
             also=_map(_s("a model_type"), "a model_type that the engine adds -> the one whose class it takes"),
             **_SPAN,
             source=_s(SOURCED),
@@ -598,6 +602,10 @@ KINDS: Mapping[str, Spec] = {
         ),
         unnamed=_table(
             "what happens where a config names none, if that is another thing",
+            **{k: v for k, v in _HAPPENS.items() if k not in ("when", *_SPAN)},
+        ),
+        unserved=_table(
+            "what happens with a target that is in none of its lists, which are whole then",
             **{k: v for k, v in _HAPPENS.items() if k not in ("when", *_SPAN)},
         ),
         first=Spec("bool", "only the first architecture that a config names counts"),
@@ -647,6 +655,9 @@ KINDS: Mapping[str, Spec] = {
                 whole=Spec("bool", "only integers are ids, not 2.0"),
                 cast=Spec("bool", "each id is cast to an integer: 2.7 is 2, and a text of digits is one"),
                 none=_s("the class of the error where no state is captured, if it is not that of fewer"),
+                falsy=Spec("bool", "whatever counts as false counts as an empty list"),
+                motley=_s("the class of the error for a table, or a list of several kinds of value", pattern=_ERROR),
+                motley_stage=_s("when that happens", choices=_STAGES),
                 ordered=Spec("bool", "they are captured in the order of the list, one twice where it stands twice"),
                 spaced=Spec("cond", "how many, evenly from the first of default to the last"),
                 fewer=_s("the class of the error where the fusion takes more or fewer", pattern=_ERROR),
@@ -667,6 +678,7 @@ KINDS: Mapping[str, Spec] = {
                 flat=Spec("bool", "the number of elements counts alone"),
                 narrows=_s("the axis is cut before sizes are compared: the class of the error where there is none"),
                 uneven=_s("the class of the error where the first axis is no multiple of what a parameter says"),
+                ones=Spec("bool", "axes of one in front count for nothing"),
                 source=_s(SOURCED),
             ),
             "name -> how a kind of parameter takes a tensor",
@@ -701,7 +713,7 @@ KINDS: Mapping[str, Spec] = {
             _table(
                 "how a name in the file becomes a parameter's",
                 to=_s("what stands in its place", required=True),
-                starts=_s("what it begins with"),
+                starts=_list(_s(), "what it begins with", one=True, least=1),
                 part=_s("what it holds somewhere"),
                 match=_s("a glob over names that are replaced as a whole"),
                 unless=_list(_s("a glob over names that stay")),
@@ -710,7 +722,7 @@ KINDS: Mapping[str, Spec] = {
         skips=_list(
             _table(
                 "tensors that are passed over",
-                match=_s("a glob over names in the file", required=True),
+                match=_list(_s(), "globs over names in the file", one=True, least=1, required=True),
                 as_=_fate("harmless", "dropped", "target"),
                 when=_WHEN,
                 **_SPAN,
@@ -722,6 +734,7 @@ KINDS: Mapping[str, Spec] = {
         ),
         unknown=_fate("dropped")._replace(required=True),
         says=_s("the message of that error; {name} is the tensor"),
+        left=_s("of a file that is converted already, the class of the error for a tensor that finds none"),
         stage=_s("when tensors find their parameters", choices=_STAGES),
         params=_map(
             _table(
@@ -801,6 +814,8 @@ KINDS: Mapping[str, Spec] = {
                 takes=_s("how many words: one without it", pattern="none|one|optional|some|any|[1-9]"),
                 value=Spec("value", "what it holds where no value is given; true without it"),
                 choices=_list(Spec("value"), "the values that it takes"),
+                low=Spec("int", "the least number that it takes"),
+                high=Spec("int", "the most"),
                 words=_map(Spec("value"), "texts that it takes besides -> value"),
                 default=Spec("value", "what it is where it is not given"),
                 many=Spec("bool", "given again, it adds"),
@@ -910,8 +925,9 @@ KINDS: Mapping[str, Spec] = {
             _table(
                 set=_map(Spec("value"), "config key -> what it holds"),
                 keys=_map(_KEY_IN, "config keys beside those of all"),
+                target=Spec("bool", "it is read as a target alone"),
             ),
-            "a drafter's architecture, as the file calls it -> what a config of it says",
+            "an architecture, as the file calls it -> what a config of it says",
             required=True,
         ),
     ),

@@ -918,6 +918,10 @@ def typed(flag: Flag, text: str) -> Any:
     if flag.choices and value not in flag.choices and str(value) not in map(str, flag.choices):
         close = nearest(text[:100], map(str, flag.choices), 0.6)
         raise _Bad(f"one of {', '.join(map(str, flag.choices))}{close}")
+    if type(value) in (int, float) and not (flag.low is None or value >= flag.low):
+        raise _Bad(f"a number of at least {flag.low}")
+    if type(value) in (int, float) and not (flag.high is None or value <= flag.high):
+        raise _Bad(f"a number of at most {flag.high}")
     return value
 
 

@@ -681,7 +681,8 @@ def _check_engine(data: Mapping[str, Any], out: Problems, library: Library) -> N
         _check_when((row or {}).get("when"), ("rows", n, "when"), out, library)
 
 
-SAYS = ("version", "lifted", "runner", "method", "code", "architecture", "family", "line", "captured")  # what is found
+# what is found
+SAYS = ("version", "lifted", "read_as", "runner", "method", "code", "architecture", "family", "line", "captured")
 
 
 _SIDES = (
@@ -802,6 +803,10 @@ def _check_profile(data: Mapping[str, Any], out: Problems, library: Library) -> 
     engine, engines = data.get("engine"), library.files("engine")
     if engine is not None and engine not in engines:
         out.add("CON113", ("engine",), near=(engine, engines), expected=f"one of {', '.join(engines)}")
+    through = data.get("configs") or {}
+    for key in ("stage", "unknown", "wrong") if through and not through.get("alone") else ():
+        if key not in through:
+            out.add("CON105", ("configs", key), "nothing", expected=f"{key}, unless a config is read alone")
     seen: dict[str, str] = {}
     ranges = data.get("ranges") or {}
     for table in ("registry", "ranges"):
@@ -824,7 +829,7 @@ def _check_profile(data: Mapping[str, Any], out: Problems, library: Library) -> 
                 )
     rows = [(("rows", n), row) for n, row in enumerate(data.get("rows") or ())]
     asks = [(("requests", n), row) for n, row in enumerate(data.get("requests") or ())]
-    for path, row in [*rows, *asks, *(((key,), data.get(key)) for key in ("unregistered", "hookless"))]:
+    for path, row in [*rows, *asks, *(((key,), data.get(key)) for key in ("unregistered", "unserved", "hookless"))]:
         if row and "refuse" in str(row.get("outcome", row.get("does"))) and "error" not in row:
             out.add("CON105", (*path, "error"), "nothing", expected="error: the class of what is raised")
 
@@ -1193,6 +1198,7 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         facts=data.get("facts", {}),
         runners=_chosen(data.get("runners", ())),
         methods=_chosen(data["methods"]),
+        formats=data.get("formats", ()),
         lifts=data.get("lifts", ()),
         lift_with=data.get("lift_with", ""),
         overrides=data.get("overrides", ""),
@@ -1200,12 +1206,14 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         lift_by=data.get("lift_by", ""),
         lift_alone=data.get("lift_alone", {}),
         lift_copies=data.get("lift_copies", {}),
+        lift_over=data.get("lift_over", False),
         renamings=tuple(p.Renaming(**{"when": None, **row}) for row in data.get("renamings", ())),
         registry=data["registry"],
         ranges={name: row["when"] for name, row in data.get("ranges", {}).items() if "when" in row},
         others=data.get("others", ()),
         unregistered=_row(says, none, out, "unregistered") if none else None,
         unnamed=_row(says, lone, out, "unnamed") if (lone := data.get("unnamed")) else None,
+        unserved=_row(says, other, out, "unserved") if (other := data.get("unserved")) else None,
         first=data.get("first", False),
         configs=p.Through(**{f"{k}_" if k == "is" else k: v for k, v in read.items()})
         if (read := data.get("configs")) else None,
@@ -1285,6 +1293,7 @@ def _class(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         says=data.get("says", ""),
         basis=data.get("basis", "read"),
         stage=data.get("stage", "load"),
+        left=data.get("left", ""),
     )
 
 
@@ -1294,7 +1303,7 @@ def _format(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
     def keys(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, KeyIn]:
         return {key: KeyIn(**{("from_" if k == "from" else k): v for k, v in row.items()}) for key, row in rows.items()}
 
-    kinds = {name: Drafters(row.get("set", {}), keys(row.get("keys", {})))
+    kinds = {name: Drafters(row.get("set", {}), keys(row.get("keys", {})), row.get("target", False))
              for name, row in data["architectures"].items()}  # fmt: skip
     return Format(id, data["title"], data["source"], data["suffix"], keys(data["keys"]), kinds)
 

@@ -98,6 +98,9 @@ class Capture(Record):
     whole: bool = False  # a number with a fraction part, be it zero, is odd
     cast: bool = False  # each id is made an integer: a fraction is cut off, a text of digits is read
     none: str = ""  # no state at all, where that is another error than fewer
+    falsy: bool = False  # whatever counts as false counts as an empty list: 0, false, "", {}
+    motley: str = ""  # a table, or a list of several kinds of value: the class of the error, if not that of odd
+    motley_stage: str = "convert"
     ordered: bool = False  # they are captured in the order of the list, one twice where it stands twice
     fewer: str = "RuntimeError"  # fewer states than the fusion takes
     more: str = ""  # more of them, if that is another error
@@ -118,6 +121,7 @@ class Loader(Record):
     source: str = ""
     stage: str = "load"  # when it is refused
     uneven: str = ""  # the class of the error where the first axis is no multiple of what a parameter says
+    ones: bool = False  # axes of one in front count for nothing
 
 
 class Param(Record):
@@ -146,7 +150,7 @@ class Name(Record):
     """Say how a name in the file becomes that of a parameter; each rule acts on what the one before it gave."""
 
     to: str
-    starts: str = ""
+    starts: tuple[str, ...] = ()  # one of them; none: it is put in front
     part: str = ""
     match: str = ""  # a glob: all of the name is replaced
     unless: tuple[str, ...] = ()  # globs
@@ -155,7 +159,7 @@ class Name(Record):
 class Skip(Record):
     """Say which tensors are passed over: before they find a parameter, or where they find none."""
 
-    match: str  # a glob over the name in the file
+    match: tuple[str, ...]  # globs over the name in the file
     as_: str = "harmless"  # or dropped: it was trained with it; target: the target's serves; or a class of error
     when: Expr | None = None
     lost: bool = False  # only one that finds no parameter
@@ -165,7 +169,7 @@ class Skip(Record):
 
     def covers(self, name: str) -> bool:
         """Tell whether the rule speaks of a tensor."""
-        return fnmatchcase(name, self.match)
+        return any(fnmatchcase(name, glob) for glob in self.match)
 
 
 class DrafterClass(Record):
@@ -182,6 +186,7 @@ class DrafterClass(Record):
     says: str = ""  # the message of that error; {name} is the tensor
     basis: str = "read"
     stage: str = "load"  # when tensors find their parameters
+    left: str = ""  # of a file that is converted already: the class of the error for a tensor that finds none
 
 
 class KeyOf(Record):
@@ -207,12 +212,13 @@ class Through(Record):
     """Say through which classes an engine reads configs, and what it raises."""
 
     is_: tuple[str, ...]  # ids of such classes, the engine's own first
-    stage: str
-    unknown: str
-    wrong: str
+    stage: str = "config"
+    unknown: str = ""
+    wrong: str = ""
     also: Mapping[str, str] = MappingProxyType({})
     source: str = ""
     when: Expr | None = None  # where this does not hold nothing is known of what they refuse
+    alone: bool = False  # a config that has no class, or that its class refuses, is read as it stands
 
 
 class Beside(Record):
@@ -271,11 +277,13 @@ class Profile(Record):
     captures: tuple[Capture, ...]
     loaders: Mapping[str, Loader]
     rows: tuple[EngineRow, ...]
+    formats: tuple[str, ...] = ()  # formats of files, beside safetensors, that it reads a drafter from
     portable: Mapping[str, tuple[Expr, ...]] = MappingProxyType({})  # key -> values that only say how it is loaded
     beside: tuple[Beside, ...] = ()
     ranges: Mapping[str, Expr] = MappingProxyType({})  # class -> when a version has it; any other is in all
     configs: Through | None = None
     unnamed: EngineRow | None = None  # what happens where a config names no architecture, if that is another thing
+    unserved: EngineRow | None = None  # what happens with a target that is in none of its lists, where they are whole
     first: bool = False  # only the first architecture counts
     alike: Mapping[str, str] = MappingProxyType({})  # method -> another, whose targets serve it too
     lift_with: str = ""  # a key: only beside it the tables are read in place of the whole
@@ -284,6 +292,7 @@ class Profile(Record):
     lift_by: str = ""  # a key of the whole whose text says which others are
     lift_alone: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # that text -> keys that the whole alone says
     lift_copies: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # that text -> such keys
+    lift_over: bool = False  # what the tables do not state is read from the whole
     unhooked: tuple[str, ...] = ()  # globs over targets that serve none; of any other that is not known
     requests: tuple[Request, ...] = ()
     misread: Mapping[str, str] = MappingProxyType({})  # code of what is wrong with a tensor's bytes -> what that does
@@ -300,6 +309,8 @@ class Flag(Record):
     value: Any = True  # what it holds where no value is given
     off_value: Any = False
     choices: tuple[Any, ...] = ()
+    low: float | None = None  # the least number that is taken
+    high: float | None = None
     words: Mapping[str, Any] = MappingProxyType({})  # texts that are taken beside those of the type -> value
     default: Any = None
     many: bool = False  # given again, it adds
@@ -407,6 +418,7 @@ class KeyIn(Record):
     from_: tuple[str, ...] = ()
     length: str = ""  # a list: how many elements it has
     rows: str = ""  # a tensor: how many rows it has
+    lacks: str = ""  # a tensor: whether there is none of that name
     add: int = 0  # to each id of a list
 
 
@@ -415,6 +427,7 @@ class Drafters(Record):
 
     set: Mapping[str, Any]
     keys: Mapping[str, KeyIn]
+    target: bool = False  # only as a target: how tensors of such a drafter are named is not known
 
 
 class Format(Record):

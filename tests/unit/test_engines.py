@@ -358,6 +358,14 @@ def test_tensor_of_another_shape(toy: Toy, shape: list[str], loader: str, expect
     assert [(e.outcome, e.error) for e in made.effects] == ([expected] if expected else [])
 
 
+@pytest.mark.parametrize(("ones", "outcome"), [(True, "as meant"), (False, "refuses")])
+def test_axes_of_one_in_front_may_count_for_nothing(toy: Toy, ones: bool, outcome: str) -> None:
+    profile = {"loaders": {"exact": {"other": "AssertionError", "ones": ones}}}
+    made = toy(profile, tensors={FC: ("BF16", (1, b.HIDDEN, 3 * b.HIDDEN))}, **KEEP,
+               params={FC: {"shape": ["width", "3 * width"], "loader": "exact"}})  # fmt: skip
+    assert made.outcome == outcome
+
+
 @pytest.mark.parametrize("taken", ["other", "larger", "smaller"])
 def test_loader_may_take_any_shape(toy: Toy, taken: str) -> None:
     loader = {"axis": 0, "larger": "ValueError", "smaller": "ValueError", "other": "ValueError"} | {taken: "taken"}
@@ -571,6 +579,10 @@ TRAINED = {"aux_layers": Fact([2, 6, 9], "the test"), "aux_convention": Fact("bo
         ({TOP: "2"}, {"odd": "TypeError"}, None, "refuses"),
         ({TOP: [2, True, 9]}, {}, [1, 2, 9], "degrades"),  # it is one
         ({TOP: [2, True, 9]}, {"whole": True}, [2, 6, 9], "as meant"),
+        ({TOP: [2, True, 9]}, {"whole": True, "odd": "TypeError", "motley": "ValueError"}, None, "refuses"),
+        ({TOP: {"a": 2}}, {"motley": "ValueError"}, None, "refuses"),
+        ({TOP: 0}, {"odd": "TypeError", "falsy": True}, [2, 6, 9], "as meant"),
+        ({TOP: 0}, {"odd": "TypeError"}, None, "refuses"),
         ({TOP: [2, 6, 12]}, {"outside": "IndexError"}, [2, 6], "refuses"),
         ({TOP: [2, 6, 12]}, {}, [2, 6], "degrades"),
         ({}, {"default": ["drafter.odd"], "keys": []}, None, "unknown"),
@@ -759,6 +771,49 @@ def test_what_a_config_class_fills_in_is_what_the_engine_reads(
 ) -> None:
     profile = {"configs": {**THROUGH, "wrong": "KeyError", "stage": "run"}, "rows": [row(when=when)]}
     assert any(e.subject == "row" and e.outcome == "degrades" for e in reading(profile, config).effects) is holds
+
+
+@pytest.mark.parametrize(
+    ("config", "when", "holds"),
+    [
+        ({}, 'read_as == "class" and drafter.partial == 2', True),
+        ({"model_type": "nothing"}, 'read_as == "none" and kind(drafter.partial) == "absent"', True),
+        ({"hidden_act": 3}, 'read_as == "wrong" and kind(drafter.partial) == "absent"', True),
+        ({"hidden_act": 3, "partial": 4}, "drafter.partial == 4", True),
+        ({"model_type": "mamba"}, 'read_as == "class"', True),
+    ],
+)
+def test_config_that_no_class_takes_may_be_read_as_it_stands(
+    reading: Toy, config: Mapping[str, Any], when: str, holds: bool
+) -> None:
+    made = reading({"configs": {"is": ["lib"], "alone": True}, "rows": [row(when=when)]}, config)
+    assert [e.subject for e in made.effects] == (["row"] if holds else [])
+
+
+@pytest.mark.parametrize(
+    ("over", "when", "outcome"),
+    [
+        (True, "drafter.partial == 7 and drafter.below == 1", "degrades"),
+        (True, "drafter.above == 2", "degrades"),
+        (True, 'kind(drafter.nowhere) == "absent"', "degrades"),
+        (False, 'kind(drafter.above) == "absent"', "degrades"),
+        (False, "drafter.below == 1", "degrades"),
+    ],
+)
+def test_table_may_lie_over_the_whole_config(toy: Toy, over: bool, when: str, outcome: str) -> None:
+    profile = {"lifts": ["text_config"], "lift_over": over, "rows": [row(when=when)]}
+    config = {"text_config": {"partial": 7, "below": 1}, "partial": 3, "above": 2}
+    assert toy(profile, config, params={}).outcome == outcome
+
+
+def test_target_that_an_engine_takes_none_of(toy: Toy) -> None:
+    other = {k: v for k, v in row(outcome="refuses", error="SystemExit", see="not {name}").items() if k != "when"}
+    made = toy({"unserved": other})
+    assert made.refusal is not None
+    assert (made.refusal.error, made.refusal.see) == ("SystemExit", "not LlamaForCausalLM")
+    assert toy({"unserved": other, "unhooked": ["Llama*"]}).outcome == "as meant"
+    assert toy({"unserved": other, "hooks": {"eagle3": ["LlamaForCausalLM"]}}).outcome == "as meant"
+    assert toy({"unserved": other}, target=False).outcome == "as meant"
 
 
 def test_nothing_of_a_drafter_is_read_by_a_method_that_drafts_without_it(toy: Toy) -> None:

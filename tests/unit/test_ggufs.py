@@ -97,6 +97,109 @@ def test_healthy_drafter_is_held_to_its_familys_contract(tmp_path: Path) -> None
     assert (report.sides[0].contract, report.sides[0].dialect) == ("eagle3", "gguf")
 
 
+PLAIN = {
+    **{n: s for n, s in TENSORS.items() if n.startswith("blk.0.") and "norm_2" not in n and "attn_" not in n},
+    "blk.0.attn_norm.weight": (H,), "blk.0.attn_q.weight": (Q, H), "blk.0.attn_k.weight": (KV, H),
+    "blk.0.attn_v.weight": (KV, H), "blk.0.attn_output.weight": (H, Q), "token_embd.weight": (40, H),
+    "output_norm.weight": (H,),
+}  # fmt: skip
+
+
+def test_plain_drafter_without_a_head_is_tied(tmp_path: Path) -> None:
+    report = check(str(written(tmp_path / "d.gguf", PLAIN, "llama")), target(tmp_path))
+    assert (report.sides[0].contract, report.sides[0].dialect) == ("draft-model", "gguf")
+    assert not [f for f in report.findings if f.level == "error"]
+    cut = {n: s for n, s in PLAIN.items() if n != "blk.0.ffn_up.weight"}
+    (tmp_path / "target" / "config.json").unlink()
+    (tmp_path / "target").rmdir()
+    assert codes(written(tmp_path / "e.gguf", cut, "llama"), tmp_path) == {"TEN401"}
+
+
+def packed(path: Path, into: Path, name: str, kind: Any) -> Path:
+    """Write a file again with one tensor packed in blocks."""
+    own, writer = gguf.GGUFReader(path), gguf.GGUFWriter(into, "eagle3")
+    for field in own.fields.values():
+        if not field.name.startswith("GGUF.") and field.name != "general.architecture":
+            last = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(field.name, field.contents(), field.types[0], last)
+    for tensor in own.tensors:
+        data, of = tensor.data, tensor.tensor_type
+        if tensor.name == name:
+            data, of = gguf.quants.quantize(tensor.data, kind), kind
+        writer.add_tensor(tensor.name, data, raw_dtype=of)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return into
+
+
+def test_matrix_may_be_packed_in_blocks_and_a_norm_may_not(tmp_path: Path) -> None:
+    path = written(tmp_path / "d.gguf")
+    kind = gguf.GGMLQuantizationType.Q8_0
+    assert not codes(packed(path, tmp_path / "m.gguf", "fc.weight", kind), tmp_path)
+    report = check(str(packed(path, tmp_path / "n.gguf", "output_norm.weight", kind)), str(tmp_path / "target"))
+    assert [f.code for f in report.findings if f.level == "error"] == ["TEN404"]
+
+
+def split(path: Path, *counts: int) -> list[Path]:
+    """Write a drafter as several parts, as the converter does."""
+    names, paths = list(TENSORS), []
+    for n, count in enumerate(counts):
+        part = path.with_name(f"{path.stem}-{n + 1:05}-of-{len(counts):05}.gguf")
+        own, names = names[:count], names[count:]
+        whole = written(path, {name: TENSORS[name] for name in own})
+        reader, writer = gguf.GGUFReader(whole), gguf.GGUFWriter(part, "eagle3")
+        for field in reader.fields.values() if n == 0 else ():
+            if not field.name.startswith("GGUF.") and field.name != "general.architecture":
+                last = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+                writer.add_key_value(field.name, field.contents(), field.types[0], last)
+        writer.add_uint16("split.no", n)
+        writer.add_uint16("split.count", len(counts))
+        for tensor in reader.tensors:
+            writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        paths.append(part)
+    path.unlink()
+    return paths
+
+
+def test_parts_are_read_as_one_and_the_first_stands_for_them(tmp_path: Path) -> None:
+    first, second, third = split(tmp_path / "d.gguf", 5, 5, 4)
+    report = check(str(first), target(tmp_path))
+    assert not [f for f in report.findings if f.level == "error"]
+    for path, said in ((second, "part 1"), (first.rename(tmp_path / "alone.gguf"), "part 0")):
+        found = [f for f in check(str(path), str(tmp_path / "target")).findings if f.level == "error"]
+        assert [f.code for f in found] == ["STF221"]
+        assert said in found[0].observed
+    (tmp_path / "alone.gguf").rename(first)
+    third.unlink()
+    found = [f for f in check(str(first), str(tmp_path / "target")).findings if f.level == "error"]
+    assert [(f.code, f.observed) for f in found] == [("STF221", f"no {third.name}")]
+
+
+def test_target_tells_what_its_keys_say(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.gguf", {"token_embd.weight": (40, H)}, "llama", layers=8)
+    report = check(str(written(tmp_path / "d.gguf")), str(path))
+    assert not [f for f in report.findings if f.level == "error"]
+    assert any("only its keys are read" in f.observed for f in report.findings)
+    report = check(str(written(tmp_path / "e.gguf", target_hidden_size=16)), str(path))
+    assert "PAIR401" in {f.code for f in report.findings if f.level == "error"}
+
+
+def test_engines_read_it_or_it_is_not_known_how(tmp_path: Path) -> None:
+    path, other = written(tmp_path / "d.gguf", {**TENSORS, "blk.0.extra.weight": (3,)}), target(tmp_path)
+    report = check_models(str(path), other, Library(), engines=["llama.cpp"])
+    assert any(f.code == "LCPP601" and "llama_model_load" in f.observed for f in report.findings)
+    assert not [f for f in report.findings if f.code == "LCPP601" and "when it is converted" in f.observed]
+    report = check_models(str(path), other, Library(), engines=["vllm"])
+    seen = [f.observed for f in report.findings if f.code == "VLLM630"]
+    assert seen == ["how it reads a drafter from gguf was not read"]
+
+
 @pytest.mark.parametrize(
     ("tensors", "keys", "said"),
     [

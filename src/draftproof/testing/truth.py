@@ -238,8 +238,7 @@ def predict(case: Case, engine: str, version: str = "", runner: str = "") -> Pre
     alone = places.count("{target}") > 1 or ("{drafter}" not in places and reads_own(engine, flags, library))
     made = _examined(case.id, not alone)
     assert made.drafter is not None
-    side = made.target if made.target is not None and made.target.contract is not None else None
-    return engines.predict(profile, library, made.drafter, side, made.couple, version=version, runner=runner,
+    return engines.predict(profile, library, made.drafter, made.target, made.couple, version=version, runner=runner,
                            flags=flags, facts=facts(case), request=case.request)  # fmt: skip
 
 
