@@ -290,7 +290,8 @@ def test_line_that_is_quoted_anew_says_the_same(
 
 def values(flag: Flag) -> st.SearchStrategy[Any]:
     """Return values that a flag can hold, as its engine types them."""
-    kinds = {"int": st.integers(0, 9), "stoi": st.integers(0, 9), "float": st.sampled_from([0.5, 2.0]),
+    least = int(flag.low or 0)
+    kinds = {"int": st.integers(least, 9), "stoi": st.integers(least, 9), "float": st.sampled_from([0.5, 2.0]),
              "stof": st.sampled_from([0.5, 2.0]), "size": st.integers(0, 9), "units": st.just({})}  # fmt: skip
     tables = st.dictionaries(st.sampled_from(flag.keys or ("a", "b")), st.sampled_from([1, "x", None, [2]]), max_size=2)
     one = kinds.get(flag.type, tables if flag.type in ("json", "loose") else st.sampled_from(["x", "a b", "'"]))
@@ -299,6 +300,13 @@ def values(flag: Flag) -> st.SearchStrategy[Any]:
     if flag.takes == "none":
         return st.sampled_from([True, False] if flag.off else [True])
     return st.lists(one, min_size=1, max_size=2) if flag.takes in ("some", "any") else one
+
+
+@pytest.mark.parametrize(("said", "refused"), [("0", False), ("-1", True), ("1024", False)])
+def test_number_of_a_flag_has_bounds(said: str, refused: bool) -> None:
+    words = ["llama-server", "-m", "a", "--spec-draft-n-max", said, "--spec-ngram-mod-n-max", "1024"]
+    assert ("refused" in flags_of(words, {}, LIBRARY)) is refused
+    assert "refused" in flags_of([*words[:-1], "1025"], {}, LIBRARY)
 
 
 @settings(deadline=None)
