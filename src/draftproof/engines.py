@@ -550,8 +550,8 @@ def predict(
     configs = [c for id in through.is_ if (c := library.get("configs", id)[0])] if through is not None else []
     world = World(profile, drafter, target, couple, flags or {}, said, configs, facts, request)
     if drafter.table.format and drafter.table.format not in profile.formats:
-        why = Unknown(f"how it reads a drafter from {drafter.table.format} was not read")
-        out.effects.append(_unsure("load", "drafter", why))
+        unread = Unknown(f"how it reads a drafter from {drafter.table.format} was not read")
+        out.effects.append(_unsure("load", "drafter", unread))
         return out
     out.runner = _choose(world, profile.runners, out, "runner", runner)
     out.method = _choose(world, profile.methods, out, "method")
