@@ -9,7 +9,7 @@ import pytest
 
 from draftproof import api, engines
 from draftproof.library import Library
-from draftproof.testing import corpus
+from draftproof.testing import cases, corpus, truth
 from draftproof.versions import resolve
 
 PROFILE = """
@@ -281,3 +281,13 @@ def test_a_range_that_cannot_be_is_a_finding_with_its_line(tmp_path: Path, was: 
     _, found = _library(tmp_path, text).get("profile", "toy")
     line = next(n for n, row in enumerate(text.splitlines(), 1) if is_ in row)
     assert [(f.code, f.contract.rpartition(":")[2]) for f in found] == [(code, str(line))]
+
+
+@pytest.mark.parametrize(
+    ("version", "strict"), [("0.5.23", True), ("0.5.20", True), ("0.5.11", True), ("0.5.3", False)]
+)
+def test_config_classes_of_sglang_are_strict_since_they_are_those_of_transformers_5_6(
+    version: str, strict: bool
+) -> None:
+    made = truth.predict(cases.case("eagle1-biased/key/rms_norm_eps/null"), "sglang", version=version)
+    assert any(effect.error.startswith("StrictDataclass") for effect in made.effects) is strict
