@@ -801,7 +801,7 @@ def test_config_that_no_class_takes_may_be_read_as_it_stands(
     ],
 )
 def test_table_may_lie_over_the_whole_config(toy: Toy, over: bool, when: str, outcome: str) -> None:
-    profile = {"lifts": ["text_config"], "lift_over": over, "rows": [row(when=when)]}
+    profile = {"lifts": ["text_config"], "lift_keeps": ["architectures"], "lift_over": over, "rows": [row(when=when)]}
     config = {"text_config": {"partial": 7, "below": 1}, "partial": 3, "above": 2}
     assert toy(profile, config, params={}).outcome == outcome
 
