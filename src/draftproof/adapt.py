@@ -352,6 +352,9 @@ def _as_proven(couple: Couple, goal: Goal) -> Goal:
     config, reasons = deepcopy(goal.config), dict(goal.demands)
     for name in goal.contract.dims:
         own, new, key = couple.drafter.dims(name), goal.view.dims(name), _key(goal.view, name)
+        first = next((source.name for source in goal.contract.dims[name].sources.get("drafter", ())), "")
+        if goal.contract.dims[name].first and first and at(config, goal.view.config.place(first)) is None:
+            key = first  # another key stands in for it, which says something else, too
         place = goal.view.config.place(key)
         if _whole(own) and _whole(new) and own != new and key and at(config, place) is None:
             put(config, place, own.value)  # type: ignore[union-attr]

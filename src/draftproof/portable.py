@@ -123,7 +123,7 @@ def agree(
                     out.reasons[name] = why
                 out.form, out.now, kept = tried, then, True
                 torn.pop(str(edit), None)
-            elif better:
+            elif any(then[n].refusal is None and then[n].class_ for n in better):  # it would mend something
                 gain, loss = _gain(out.now[better[0]], then[better[0]]), _gain(then[worse[0]], out.now[worse[0]])
                 torn[str(edit)] = f"{edit}: without it {gain}; with it {loss}"
         out.torn = list(torn.values())
@@ -138,10 +138,11 @@ def engine_name(made: Prediction) -> str:
 
 
 def _rank(made: Prediction) -> tuple[int, int, int, int]:
-    """Return how bad a prediction is: refused, how early, how much is not known, how much is silently wrong."""
-    stage = STAGES.index(made.refusal.stage) if made.refusal else len(STAGES)
+    """Return how bad a prediction is: refused or by no class, how early, how much is not known, or silently wrong."""
+    stage = STAGES.index(made.refusal.stage) if made.refusal else len(STAGES) if made.class_ else 0
     count = {outcome: sum(e.outcome == outcome for e in made.effects) for outcome in OUTCOMES}
-    return (1 if made.refusal else 0, len(STAGES) - stage, count["unknown"], count["refuses"] + count["degrades"])
+    lost = made.refusal is not None or not made.class_  # what no class was read for is no better than refused
+    return (int(lost), len(STAGES) - stage, count["unknown"], count["refuses"] + count["degrades"])
 
 
 def _gain(old: Prediction, new: Prediction) -> str:

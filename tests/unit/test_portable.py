@@ -55,6 +55,7 @@ def test_drafter_that_every_engine_runs_stays_as_it_is(planned: Callable[..., Pl
         ("key/model_type/deepseek_v3", {"model_type": "llama"}),
         ("key/tie_word_embeddings/true", {"tie_word_embeddings": False}),
         ("key/head_dim/absent", {"head_dim": 64}),
+        ("key/num_key_value_heads/absent", {"num_key_value_heads": 2}),  # another key stands in for it
         ("key/architectures/Llama", {"architectures": ["LlamaForCausalLMEagle3"]}),
         ("key/architectures/misspelt", {"architectures": ["LlamaForCausalLMEagle3"]}),
     ],
@@ -86,6 +87,11 @@ def test_what_one_engine_cannot_do_is_said_and_is_no_pass(planned: Callable[...,
     assert plan.verdict == "only in part"
     assert any("SGLang" in line and "still" in line for line in plan.says)
     assert "norm_before_residual" not in changes(plan)  # it says what the drafter computes
+
+
+def test_edit_that_mends_nothing_is_not_among_what_cannot_be_had_at_once(planned: Callable[..., Plan]) -> None:
+    plan = planned("eagle3/aux/long-top", "vllm", "sglang", "llama.cpp")
+    assert not [line for line in plan.says if "at once: architectures" in line]
 
 
 def test_layers_that_are_not_declared_leave_the_answer_open(tmp_path: Path) -> None:
