@@ -706,3 +706,8 @@ def test_program_writes_all_of_its_answer_before_it_ends(capsys: pytest.CaptureF
     done = subprocess.run([sys.executable, "-m", "draftproof.cli", *words], check=True, capture_output=True, text=True)
     assert done.stdout == capsys.readouterr().out
     assert not done.stderr
+
+
+def test_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "draftproof", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("draftproof ")
