@@ -293,6 +293,8 @@ def read_launches(
     lines: Iterable[str], library: Library, engines: Sequence[str] = (), drafter: str = "", target: str = ""
 ) -> list[Launch]:
     """Read launch lines, and say where one speaks of another model, or of another engine, than the question does."""
+    if not (lines := list(lines)):
+        return []
     from draftproof.launch import contradictions, parse  # noqa: PLC0415 (only where a line is given)
     from draftproof.versions import resolve  # noqa: PLC0415
 

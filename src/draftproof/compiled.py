@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from draftproof.dims import Expr
+from draftproof.dims import Expr, conjuncts, joined, kept
 from draftproof.language import KINDS, Spec, Where, read_file
 
 OF = ("profile", "class", "configs", "launch")  # kinds
@@ -52,7 +52,10 @@ def _digest(raw: bytes, text: bytes) -> str:
 def _plain(spec: Spec, value: Any) -> Any:
     """Return a value that was read as its spec says, as JSON has it."""
     match spec:
-        case Spec(kind="expr" | "cond"):
+        case Spec(kind="cond"):
+            parts = conjuncts(value.text)
+            return [value.text, *parts] if len(parts) > 1 else value.text
+        case Spec(kind="expr"):
             return value.text
         case Spec(kind="range"):
             return [value[0], value[1].text, value[2].text, value[3]]
@@ -72,7 +75,7 @@ def _revived(spec: Spec, value: Any) -> Any:
         fields = spec.fields
         return {k: v if fields[k].kind in _SAME else _revived(fields[k], v) for k, v in value.items()}
     if kind in ("expr", "cond"):
-        return Expr(value)
+        return joined(value[0], value[1:]) if isinstance(value, list) else kept(value)
     if kind == "list" and of:
         return tuple(value if of.kind in _SAME else [_revived(of, one) for one in value])
     if kind == "map" and of:

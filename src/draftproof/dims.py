@@ -104,7 +104,7 @@ _OF_TEXT: Mapping[str, Callable[[str, str], bool]] = {
     "since": lambda version, other: ordered(version) >= ordered(other),
 }
 _OF_TEXTS: Mapping[str, Callable[[Sequence[Any], str], bool]] = {  # of a list of texts
-    "some": lambda texts, glob: any(isinstance(one, str) and fnmatchcase(one, glob) for one in texts),
+    "some": lambda texts, glob: any(isinstance(one, str) and like(one, glob) for one in texts),
     "outside": lambda texts, words: any(one not in words.split() for one in texts),  # one that is none of these words
 }
 _OF_ENGINES = (
@@ -125,6 +125,11 @@ class Expr:
     """Hold one expression that parse allows; two are equal when their canonical texts are."""
 
     text: str  # canonical; of an engine's as it is written
+
+    @cached_property
+    def parts(self) -> tuple[Expr, ...]:
+        """Return the conditions that must all hold, where they are kept apart; else it alone."""
+        return (self,)
 
     @cached_property
     def tree(self) -> ast.expr:
@@ -152,6 +157,33 @@ class Expr:
         )
 
 
+def like(name: str, glob: str) -> bool:
+    """Tell whether a name matches a glob; one without a wildcard, as most are, needs no pattern."""
+    return fnmatchcase(name, glob) if any(wild in glob for wild in "*?[") else name == glob
+
+
+@dataclass(frozen=True, eq=False)
+class Within(Expr):
+    """Hold a condition of an engine that only some versions have; of any other it need not be parsed to be false."""
+
+    since: str = ""
+    until: str = ""
+    when: Expr | None = None
+
+    def has(self, version: str) -> bool:
+        """Tell whether a version is one of them."""
+        at = ordered(version)
+        return at >= ordered(self.since) and not (self.until and at >= ordered(self.until))
+
+
+def within(since: str, until: str, when: Expr | None) -> Within:
+    """Return a condition with the versions that have it: from since on, up to until; "" is no bound."""
+    parts = [f"since(version, '{since}')"] if since else []
+    parts += [f"not since(version, '{until}')"] if until else []
+    parts += [f"({when})"] if when is not None else []
+    return Within(" and ".join(parts), since, until, when)
+
+
 @lru_cache(maxsize=4096)
 def parse(text: str, texts: bool = False, most: int = MAX_LENGTH) -> Expr:
     """Parse an expression, with texts one of an engine; raises ExprError with what was wrong and where."""
@@ -173,6 +205,26 @@ def parse(text: str, texts: bool = False, most: int = MAX_LENGTH) -> Expr:
     written = text.strip() if texts else ast.unparse(tree)  # those of engines are many, and never compared
     made = Expr(_dotted(tree) or written)
     vars(made).update(tree=tree, names=frozenset(names))
+    return made
+
+
+def conjuncts(text: str) -> list[str]:
+    """Return the texts of the conditions that an expression joins by `and`; of any other it alone."""
+    tree = ast.parse(text.strip(), mode="eval").body
+    joined = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
+    return [ast.get_source_segment(text.strip(), one) or "" for one in joined] if len(joined) > 1 else [text]
+
+
+@lru_cache(maxsize=4096)
+def kept(text: str) -> Expr:
+    """Return an expression that was parsed when it was kept; it is parsed again when it is first used."""
+    return Expr(text)
+
+
+def joined(text: str, parts: Sequence[str]) -> Expr:
+    """Return an expression whose conjuncts are kept beside it: the first that is false is the last parsed."""
+    made = Expr(text)
+    vars(made)["parts"] = tuple(map(kept, parts))
     return made
 
 

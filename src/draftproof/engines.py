@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -19,9 +18,8 @@ from typing import Any, NamedTuple
 from draftproof.checkpoint import damaged
 from draftproof.conform import View, looked_for_all
 from draftproof.contracts import EngineRow, Fact
-from draftproof.dims import Absent, Expr, Known, Seen, Unknown, braced, kind_of, ordered, parse, value_of
+from draftproof.dims import Absent, Expr, Known, Seen, Unknown, Within, braced, kind_of, like, ordered, parse, value_of
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible, whole
-from draftproof.launch import at_version
 from draftproof.library import Library
 from draftproof.pair import Couple
 from draftproof.profiles import (
@@ -121,7 +119,10 @@ def judge(
     for one in named:
         profile, _ = library.get("profile", one.engine)
         flags = (launches or {}).get(one.engine)
-        flags = None if flags is None else at_version(flags, one.engine, one.version, library)
+        if flags is not None:
+            from draftproof.launch import at_version  # noqa: PLC0415 (only where a launch is given)
+
+            flags = at_version(flags, one.engine, one.version, library)
         sides = (profile, library, drafter, target, couple)
         made = [predict(*sides, version=one.version, asked=one.asked, flags=flags)]
         if flags is None:  # any of its runners may serve
@@ -155,17 +156,20 @@ class World:
         self.exprs: dict[str, Expr] = dict(profile.facts)
         self.index: dict[str, int] = {}
         self._memo: dict[str, Seen] = {}
+        self._conditions: dict[str, bool | Unknown] = {}  # conditions
         self._open: set[str] = set()
 
     def say(self, name: str, value: Any) -> None:
         """Fix what the interpreter has found, or that it cannot be told; what rests on it is asked anew."""
         self.said[name] = value
         self._memo.clear()
+        self._conditions.clear()
 
     def add(self, exprs: Mapping[str, Expr]) -> None:
         """Add the dims of a class."""
         self.exprs |= exprs
         self._memo.clear()
+        self._conditions.clear()
 
     def __call__(self, name: str) -> Seen:
         """Return what is known of a name."""
@@ -239,7 +243,7 @@ class World:
     def _files(self, what: str, glob: str) -> Seen:
         """Return whether the drafter has a file that a glob matches, or one of those that its library refuses."""
         source, table = self.drafter.checkpoint.source, self.drafter.table
-        found = [one for one in source.files if fnmatchcase(one, glob)]
+        found = [one for one in source.files if like(one, glob)]
         if what == "damaged" and not source.has_files:
             return Known(False, "what was given or recorded")  # in which nothing is damaged
         if not found and not self._listed:
@@ -418,7 +422,7 @@ class World:
 
     @cached_property
     def _class_keys(self) -> Mapping[str, KeyOf]:
-        return next((one.types[self.model_type] for one in self.configs if self.model_type in one.types), {})
+        return next((one.keys(self.model_type) for one in self.configs if self.model_type in one.types), {})
 
     @cached_property
     def read_as(self) -> str:
@@ -495,10 +499,30 @@ class World:
 
     def holds(self, when: Expr | None) -> bool | Unknown:
         """Return whether a condition holds; one that is not given does."""
+        if isinstance(when, Within):
+            version = self.said["version"]
+            if isinstance(version, str) and not when.has(version):
+                return False
+            when = when.when if isinstance(version, str) else when
         if when is None:
             return True
-        value = value_of(when, self)
-        return value if isinstance(value, (bool, Unknown)) else Unknown(f"{when} is {value!r}")
+        why: Unknown | None = None
+        for part in when.parts:  # one that is false decides, else one that is not known
+            held = self._part(part)
+            if held is False:
+                return False
+            why = held if why is None and held is not True else why
+        return True if why is None else why
+
+    def _part(self, part: Expr) -> bool | Unknown:
+        """Return whether one condition holds; many rows begin with the same."""
+        if not self.index and part.text in self._conditions:
+            return self._conditions[part.text]
+        value = value_of(part, self)
+        held = value if isinstance(value, (bool, Unknown)) else Unknown(f"{part} is {value!r}")
+        if not self.index:
+            self._conditions[part.text] = held
+        return held
 
     def first(self, rows: Sequence[Any]) -> Any:
         """Return the first row whose condition holds, None if that is none, or Unknown where it cannot be told."""
@@ -695,7 +719,7 @@ def _architecture(world: World, profile: Profile) -> str | Unknown:
             continue
         if row.becomes:
             names = list(row.becomes)
-        names = [n if any(fnmatchcase(n, glob) for glob in row.unless) else row.prefix + n for n in names]
+        names = [n if any(like(n, glob) for glob in row.unless) else row.prefix + n for n in names]
         if row.last:
             break
     known = [n for n in names if _class_of(profile, n, world)]
@@ -714,7 +738,7 @@ def _registered(profile: Profile, architecture: str, class_: str) -> Iterator[Ef
         return
     shown = visible(architecture) or "no architecture"
     targets = [glob for globs in profile.hooks.values() for glob in globs] if profile.unhooked else []
-    if any(fnmatchcase(architecture, glob) for glob in (*profile.others, *profile.unhooked, *targets)):
+    if any(like(architecture, glob) for glob in (*profile.others, *profile.unhooked, *targets)):
         yield _unsure("load", shown, Unknown("the engine has code for it, which was not read"))
     elif not architecture and profile.unnamed is not None:
         yield _of(profile.unnamed)
@@ -758,11 +782,11 @@ def _hooked(profile: Profile, world: World) -> Iterator[Effect]:
         return
     named = seen.value if isinstance(seen, Known) and isinstance(seen.value, list) else []
     names = [n for n in named if isinstance(n, str)]
-    if any(fnmatchcase(name, glob) for name in names for glob in globs):
+    if any(like(name, glob) for name in names for glob in globs):
         return
     shown = visible(", ".join(names)) or "no architecture"
     known = (*profile.targets, *profile.unhooked)
-    if known and not any(fnmatchcase(name, glob) for name in names for glob in known):
+    if known and not any(like(name, glob) for name in names for glob in known):
         why = Unknown(f"no class of {profile.title} for {shown} was read")
         yield _unsure(profile.hookless.stage, "target", why)
         return
@@ -790,7 +814,7 @@ def _served(profile: Profile, world: World) -> Iterator[Effect]:
     seen = world("target.architectures") if profile.unserved is not None else None
     names = [n for n in seen.value if isinstance(n, str)] if isinstance(seen, Known) and seen.value else []
     lists = (profile.targets, profile.unhooked, profile.others, *profile.hooks.values(), *profile.registry.values())
-    if profile.unserved is not None and names and not any(fnmatchcase(names[0], g) for globs in lists for g in globs):
+    if profile.unserved is not None and names and not any(like(names[0], g) for globs in lists for g in globs):
         yield _of(profile.unserved, "target", name=visible(names[0]))
 
 
@@ -1033,7 +1057,7 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
                 if len(joined[rule.joined]) == sum(one.joined == rule.joined for one, _ in params.values()):
                     found += _joined(profile, class_, params, {rule.joined: joined.pop(rule.joined)})
             world.index = {}
-        elif not any(fnmatchcase(param, glob) for glob, _ in failed):
+        elif not any(like(param, glob) for glob, _ in failed):
             found += _unclaimed(class_, name, name in explained, bool(view.table.format))
     for group, fills in padded.items():
         alike = len({by for by, _ in fills}) == 1 and len(fills) == sum(
@@ -1178,10 +1202,10 @@ def _filled(name: str, index: Mapping[str, object]) -> str:
 
 def _renamed(rules: Sequence[Name], name: str) -> str:
     for rule in rules:
-        if any(fnmatchcase(name, glob) for glob in rule.unless):
+        if any(like(name, glob) for glob in rule.unless):
             continue
         if rule.match:
-            name = rule.to if fnmatchcase(name, rule.match) else name
+            name = rule.to if like(name, rule.match) else name
         elif rule.part:
             name = name.replace(rule.part, rule.to)
         elif (start := next((one for one in rule.starts or ("",) if name.startswith(one)), None)) is not None:

@@ -41,7 +41,7 @@ from draftproof.contracts import (
     Stored,
     TensorRule,
 )
-from draftproof.dims import ELEMENT_NAMES, PREDICATES, Dim, Expr, ExprError, braced, find_cycle, parse
+from draftproof.dims import ELEMENT_NAMES, PREDICATES, Dim, Expr, ExprError, braced, find_cycle, parse, within
 from draftproof.findings import Finding, finding, nearest, visible
 from draftproof.language import (
     DTYPE_SETS,
@@ -1168,17 +1168,13 @@ def _row(says: Mapping[str, str], row: Mapping[str, Any], out: Problems, *path: 
 
 def _spanned(value: Any) -> Any:
     """Return what was read of a profile with the versions of each row folded into its condition."""
-    if isinstance(value, tuple):
-        return tuple(map(_spanned, value))
+    if isinstance(value, tuple):  # of rows, or of values that have no versions
+        return tuple(map(_spanned, value)) if value and isinstance(value[0], Mapping) else value
     if not isinstance(value, Mapping):
         return value
-    row = {key: _spanned(one) for key, one in value.items() if key not in ("since", "until")}
-    parts = [f"since(version, '{value['since']}')"] if "since" in value else []
-    parts += [f"not since(version, '{value['until']}')"] if "until" in value else []
-    if not parts:
-        return row
-    whole = " and ".join([*parts, *([f"({row['when']})"] if "when" in row else [])])
-    return row | {"when": parse(whole, True, len(whole))}  # each part was parsed for itself
+    row = {key: _spanned(one) if isinstance(one, (tuple, Mapping)) else one for key, one in value.items()}
+    since, until = row.pop("since", ""), row.pop("until", "")
+    return row | {"when": within(since, until, row.get("when"))} if since or until else row
 
 
 def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
@@ -1258,12 +1254,8 @@ def _launches(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any
 def _configs(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
     from draftproof import profiles as p  # noqa: PLC0415
 
-    def keys(rows: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: p.KeyOf(tuple(str(kinds).split()), *rest[:1]) for key, (kinds, *rest) in rows.items()}
-
-    types = {name: keys(rows) for name, rows in data["types"].items()}
-    return p.Configs(id, data["title"], data["version"], data["source"], types, frozenset(data.get("known", ())),
-                     data.get("basis", "read"))  # fmt: skip
+    head = (id, data["title"], data["version"], data["source"])
+    return p.Configs(*head, data["types"], frozenset(data.get("known", ())), data.get("basis", "read"))
 
 
 def _chosen(rows: Iterable[Mapping[str, Any]]) -> tuple[Any, ...]:

@@ -7,15 +7,13 @@ parameters it has, of which shape by the engine's own reading of the config, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, dataclass_transform
 
 from draftproof.contracts import EngineRow, Loop
-from draftproof.dims import Expr
+from draftproof.dims import Expr, like
 from draftproof.findings import nearest
 
 STAGES = ("flags", "config", "convert", "load", "run")  # in the order in which an engine reaches them
@@ -169,7 +167,7 @@ class Skip(Record):
 
     def covers(self, name: str) -> bool:
         """Tell whether the rule speaks of a tensor."""
-        return any(fnmatchcase(name, glob) for glob in self.match)
+        return any(like(name, glob) for glob in self.match)
 
 
 class DrafterClass(Record):
@@ -203,9 +201,15 @@ class Configs(Record):
     title: str
     version: str
     source: str
-    types: Mapping[str, Mapping[str, KeyOf]]
+    types: Mapping[str, Mapping[str, Sequence[Any]]]  # as it is written: kinds, and a default
     known: frozenset[str] = frozenset()
     basis: str = "read"
+
+    def keys(self, model_type: str) -> dict[str, KeyOf]:
+        """Return the keys of one class; they are made when they are asked for, for one of hundreds is."""
+        return {
+            key: KeyOf(tuple(str(kinds).split()), *more[:1]) for key, (kinds, *more) in self.types[model_type].items()
+        }
 
 
 class Through(Record):
@@ -346,8 +350,7 @@ class Advice(Record):
     basis: str = "read"
 
 
-@dataclass(frozen=True)
-class Launches:
+class Launches(Record):
     """Hold how one engine is launched: its commands, its flags as its own parser has them, and what is right."""
 
     id: str
