@@ -60,6 +60,7 @@ GOOD_FACTS = {
     "rms_norm_eps": [1e-5],
     "norm_before_residual": [True, False],
     "block_size": [1, 16],
+    "prompt": [1, 4096],
 }
 BAD_FACTS = {
     "trained_on": [1, "b", "a b/c", ["a/b"]],
@@ -74,6 +75,7 @@ BAD_FACTS = {
     "rms_norm_eps": ["1e-5", 0, -1e-5, True],
     "norm_before_residual": [0, "true"],
     "block_size": ["16", 0, -1, 16.5, True],
+    "prompt": ["16", 0, -1, 16.5, True],
 }
 
 
