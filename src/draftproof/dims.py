@@ -27,7 +27,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 MAX_LENGTH = 500  # characters of an expression
 MAX_DEPTH = 64  # nested operations; a sum of n terms is n deep
@@ -341,67 +341,69 @@ def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index:
         return _kleene(isinstance(node.op, ast.Or), map(sub, node.values))
     if not isinstance(node, ast.Call):
         return _operate(node, sub)
-    match node:
-        case ast.Call(func=ast.Name(id=name), args=args) if name in _OF_TEXT:
-            both = [sub(a) for a in args]
-            if unknown := _unknown(both):
-                return unknown
-            return all(isinstance(v, str) for v in both) and _OF_TEXT[name](*both)
-        case ast.Call(func=ast.Name(id="either"), args=args):
+    assert isinstance(node.func, ast.Name)  # parse allows no other call
+    name, args = node.func.id, node.args
+    if name in _OF_TEXT:
+        both = [sub(a) for a in args]
+        if unknown := _unknown(both):
+            return unknown
+        return all(isinstance(v, str) for v in both) and _OF_TEXT[name](*both)
+    if name in _OF_TEXTS:
+        texts = _stated(args[0], sub, lookup)
+        if isinstance(texts, Unknown):
+            return texts
+        return _OF_TEXTS[name](texts if isinstance(texts, (list, tuple)) else (), sub(args[1]))
+    match name:
+        case "either":
             for arg in args[:-1]:
                 value = _stated(arg, sub, lookup)
                 if value is not None:
                     return value
             return sub(args[-1])
-        case ast.Call(func=ast.Name(id="stated" | "null" as name), args=[arg]):
-            seen = lookup(_dotted(arg) or "")
-            if isinstance(seen, Unknown):
-                return seen
-            return isinstance(seen, Known) and (seen.value is None) is (name == "null")
-        case ast.Call(func=ast.Name(id="on"), args=[arg]):  # what Python takes for true
-            seen = lookup(_dotted(arg) or "")
-            return seen if isinstance(seen, Unknown) else isinstance(seen, Known) and bool(seen.value)
-        case ast.Call(func=ast.Name(id="kind"), args=[arg]):
-            seen = lookup(_dotted(arg) or "")
-            return seen if isinstance(seen, Unknown) else kind_of(seen)
-        case ast.Call(func=ast.Name(id="file" | "damaged" as name), args=[ast.Constant(value=str(glob))]):
-            seen = lookup(f"{name} {glob}")
+        case "stated" | "null" | "on" | "kind":
+            return _of_seen(name, lookup(_dotted(args[0]) or ""))
+        case "file" | "damaged":
+            seen = lookup(f"{name} {cast(Any, args[0]).value}")
             return seen.value if isinstance(seen, Known) else seen
-        case ast.Call(func=ast.Name(id="lower"), args=[arg]):
-            value = sub(arg)
+        case "lower":
+            value = sub(args[0])
             return value.lower() if isinstance(value, str) else value
-        case ast.Call(func=ast.Name(id="first"), args=[arg]):
-            value = sub(arg)
+        case "first":
+            value = sub(args[0])
             if isinstance(value, Unknown):
                 return value
             if not isinstance(value, (list, tuple)) or not value:
-                raise ExprError(f"{ast.unparse(arg)} has no first element")
+                raise ExprError(f"{ast.unparse(args[0])} has no first element")
             return value[0]
-        case ast.Call(func=ast.Name(id=name), args=[first, second]) if name in _OF_TEXTS:
-            texts = _stated(first, sub, lookup)
-            if isinstance(texts, Unknown):
-                return texts
-            return _OF_TEXTS[name](texts if isinstance(texts, (list, tuple)) else (), sub(second))
-        case ast.Call(func=ast.Name(id="increasing" | "true_at" as name)) if elements is None:
-            raise ExprError(f"{name!r} has no meaning here")
-        case ast.Call(func=ast.Name(id="increasing"), args=[arg]) if elements is not None:
-            row = [_eval(arg, lookup, elements, k) for k in range(len(elements))]
+        case "increasing" | "true_at":
+            if elements is None:
+                raise ExprError(f"{name!r} has no meaning here")
+            if name == "true_at":
+                return _true_at(args[0], lookup, elements)
+            row = [_eval(args[0], lookup, elements, k) for k in range(len(elements))]
             return _unknown(row) or all(a < b for a, b in pairwise(row))
-        case ast.Call(func=ast.Name(id="true_at"), args=[arg]) if elements is not None:
-            return _true_at(arg, lookup, elements)
-        case ast.Call(func=ast.Name(id=name), args=args):
-            values = [sub(a) for a in args]
-            if unknown := _unknown(values):
-                return unknown
-            if name == "len":
-                if not isinstance(values[0], (list, tuple, dict)):
-                    raise ExprError(f"{ast.unparse(args[0])} is not a list")
-                return len(values[0])
-            flat = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
-            if not flat:
-                raise ExprError(f"{name} of an empty list")
-            return (min if name == "min" else max)(_number(v) for v in flat)
-    raise ExprError(f"{ast.unparse(node)} cannot be evaluated")
+    values = [sub(a) for a in args]
+    if unknown := _unknown(values):
+        return unknown
+    if name == "len":
+        if not isinstance(values[0], (list, tuple, dict)):
+            raise ExprError(f"{ast.unparse(args[0])} is not a list")
+        return len(values[0])
+    flat = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
+    if not flat:
+        raise ExprError(f"{name} of an empty list")
+    return (min if name == "min" else max)(_number(v) for v in flat)
+
+
+def _of_seen(name: str, seen: Seen) -> Any:
+    """Return what a call says of a value without reading it: if it is stated, is null or counts as true, or its kind."""
+    if isinstance(seen, Unknown):
+        return seen
+    if name == "kind":
+        return kind_of(seen)
+    if name == "on":  # what Python takes for true
+        return isinstance(seen, Known) and bool(seen.value)
+    return isinstance(seen, Known) and (seen.value is None) is (name == "null")
 
 
 _NAMES_OF = {bool: "bool", int: "int", float: "float", str: "text", dict: "table", type(None): "null"}
@@ -430,7 +432,9 @@ def _operate(node: ast.expr, sub: Callable[[ast.expr], Any]) -> Any:
                 raise ExprError(f"{ast.unparse(node)} divides by zero")
             return _number(_BINARY[type(op)](a, b))
         case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[one]):
-            row = [sub(part) for part in one.elts] if isinstance(one, ast.Tuple) else sub(one)
+            row = (
+                [part.value for part in cast(list[ast.Constant], one.elts)] if isinstance(one, ast.Tuple) else sub(one)
+            )
             value = sub(left)
             if unknown := _unknown((value, row)):
                 return unknown
