@@ -396,7 +396,7 @@ def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index:
 
 
 def _of_seen(name: str, seen: Seen) -> Any:
-    """Return what a call says of a value without reading it: if it is stated, is null or counts as true, or its kind."""
+    """Return what a call says of a value that it does not read: if it is stated, null or true, or its kind."""
     if isinstance(seen, Unknown):
         return seen
     if name == "kind":
