@@ -188,6 +188,7 @@ Facts are data: `contracts/engines/`. [CONTRIBUTING.md](../CONTRIBUTING.md) says
 """
 
 
+@cache
 def engines_text() -> str:
     """Return docs/engines.md: of each engine the versions, what was recorded, and the classes of drafters."""
     library = Library(DOCS.parent / "contracts", shipped=False)
