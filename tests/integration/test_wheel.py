@@ -79,7 +79,9 @@ def test_wheel_holds_the_package_every_contract_file_and_nothing_else(wheel: Pat
     assert "draftproof/testing/corpus.toml" in modules
     kept = {f"draftproof/compiled/{FOLDERS[kind]}/{id}.json" for kind in OF for id in Library().files(kind)}
     assert {n for n in inside if "/compiled/" in n} == kept
-    rest = {n for n in inside if "/shipped/" not in n and "/compiled/" not in n and ".dist-info/" not in n}
+    tables = {f"draftproof/testing/tables/{p.name}": p.read_bytes() for p in (ROOT / "tests/truth/tables").iterdir()}
+    assert {n: b for n, b in inside.items() if "/tables/" in n} == tables
+    rest = {n for n in inside if not any(part in n for part in ("/shipped/", "/compiled/", "/tables/", ".dist-info/"))}
     assert rest == modules
 
 
@@ -101,6 +103,12 @@ def test_compiled_forms_of_the_wheel_are_believed(bin: Path, tmp_path: Path) -> 
     code = "from draftproof.compiled import OF; from draftproof.library import Library; a = Library()"
     code += "; print(all(a.get(k, i)[0] and a.proven(k, p) for k in OF for i, p in a.files(k).items()))"
     assert run(bin / "python", "-c", code, folder=tmp_path) == "True\n"
+
+
+def test_installed_package_has_the_tables_of_what_engines_did(bin: Path, tmp_path: Path) -> None:
+    code = "from draftproof.testing import truth; print(*(one.name for one in truth.tables()))"
+    there = sorted(p.stem for p in (ROOT / "tests" / "truth" / "tables").glob("*.json"))
+    assert run(bin / "python", "-c", code, folder=tmp_path).split() == there
 
 
 def test_check_of_a_shipped_pair_cannot_be_judged_without_headers(bin: Path, tmp_path: Path) -> None:
