@@ -8,9 +8,10 @@ evaluated in three-valued logic: what is not known makes its result unknown, unl
 The names over elements serve ``[config]`` checks of lists, and ``[values]``, the rules that rung 4 will apply.
 Of an engine, which reads configs in its own way, expressions also know texts, ``in``, ``either(a, b, ...)`` (the first
 that is stated), ``stated(x)``, ``null(x)``, ``kind(x)`` (int, float, bool, text, list, table, null or absent),
-``first(x)`` of a list, ``lower(x)`` of a text, ``file("glob")`` (the drafter has such a file), ``damaged("glob")`` (one
-of them is a weights file that its own library refuses), ``starts(x, "t")``,
-``ends``, ``holds`` of a text, ``some(texts, "*glob*")`` of a list of texts, and ``since(version, "0.30")``.
+``on(x)`` (what Python takes for true), ``first(x)`` of a list, ``lower(x)`` of a text, ``file("glob")`` (the drafter
+has such a file), ``damaged("glob")`` (one of them is a weights file that its own library refuses), ``starts(x, "t")``,
+``ends``, ``holds`` of a text, ``some(texts, "*glob*")`` and ``outside(texts, "a b")`` (one is none of these words) of
+a list of texts, and ``since(version, "0.30")``.
 
 Binding has two passes. First every dim takes its value from the configs that state it; then defaults are
 evaluated on demand. So the order of a contract file never matters.
@@ -172,8 +173,13 @@ class Within(Expr):
 
     def has(self, version: str) -> bool:
         """Tell whether a version is one of them."""
-        at = ordered(version)
-        return at >= ordered(self.since) and not (self.until and at >= ordered(self.until))
+        return spans(self.since, self.until, version)
+
+
+def spans(since: str, until: str, version: str) -> bool:
+    """Tell whether a version is from since on and before until; "" is no bound."""
+    at = ordered(version)
+    return at >= ordered(since) and not (until and at >= ordered(until))
 
 
 def within(since: str, until: str, when: Expr | None) -> Within:

@@ -18,7 +18,21 @@ from typing import Any, NamedTuple
 from draftproof.checkpoint import damaged
 from draftproof.conform import View, looked_for_all
 from draftproof.contracts import EngineRow, Fact
-from draftproof.dims import Absent, Expr, Known, Seen, Unknown, Within, braced, kind_of, like, ordered, parse, value_of
+from draftproof.dims import (
+    Absent,
+    Expr,
+    Known,
+    Seen,
+    Unknown,
+    Within,
+    braced,
+    kind_of,
+    like,
+    ordered,
+    parse,
+    spans,
+    value_of,
+)
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible, whole
 from draftproof.library import Library
 from draftproof.pair import Couple
@@ -679,11 +693,9 @@ def _told(expr: Expr, world: World) -> str:
 def _shared_rows(library: Library, profile: Profile, version: str) -> list[EngineRow]:
     """Return the rows of the engine that need nothing but the dims of a pair, those of a version."""
     engine = library.get("engine", profile.engine)[0] if profile.engine else None
-    at, own = ordered(version), {row.id for row in profile.rows}  # a row of the profile says the same better
+    own = {row.id for row in profile.rows}  # a row of the profile says the same better
     return [
-        row
-        for row in (engine.rows if engine else ())
-        if row.id not in own and at >= ordered(row.since) and not (row.until and at >= ordered(row.until))
+        row for row in (engine.rows if engine else ()) if row.id not in own and spans(row.since, row.until, version)
     ]
 
 

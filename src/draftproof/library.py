@@ -304,8 +304,7 @@ def load(path: Path, kind: str, library: Library) -> tuple[AnyContract | None, t
     elif kind == "trainer":
         _check_trainer(data, out, library)
     elif kind == "launch":
-        if not library.proven(kind, path):
-            _check_launch(data, out)
+        _check_launch(data, out)
     elif kind == "configs":
         _check_configs(data, out)
     else:

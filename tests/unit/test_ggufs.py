@@ -32,6 +32,14 @@ TARGET = {
 }  # fmt: skip
 
 
+def ended(writer: Any) -> None:
+    """Write what a GGUF writer was given, and close its file."""
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def written(path: Path, tensors: dict[str, tuple[int, ...]] = TENSORS, arch: str = "eagle3", **keys: Any) -> Path:
     """Write a drafter as the converter of llama.cpp does."""
     writer = gguf.GGUFWriter(path, arch)
@@ -54,10 +62,7 @@ def written(path: Path, tensors: dict[str, tuple[int, ...]] = TENSORS, arch: str
         writer.add_uint32("tokenizer.ggml.mask_token_id", 39)
     for name, shape in tensors.items():
         writer.add_tensor(name, np.zeros(shape, np.int64 if name == "d2t" else np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    ended(writer)
     return path
 
 
@@ -127,10 +132,7 @@ def packed(path: Path, into: Path, name: str, kind: Any) -> Path:
         if tensor.name == name:
             data, of = gguf.quants.quantize(tensor.data, kind), kind
         writer.add_tensor(tensor.name, data, raw_dtype=of)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    ended(writer)
     return into
 
 
