@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from draftproof.checkpoint import Checkpoint, parse_config
+from draftproof.checkpoint import Checkpoint, listed, parse_config
 from draftproof.conform import View, conform, expectations, last_layers, layout
 from draftproof.contracts import Acceptance, Contract, Dialect, Fact, Pair, Shared
 from draftproof.dims import Expr, Unknown
@@ -37,7 +37,7 @@ from draftproof.hub import (
 from draftproof.language import FOLDERS
 from draftproof.library import Library, load
 from draftproof.pair import Couple, declared_facts, fits
-from draftproof.recognise import recognise
+from draftproof.recognise import readings, recognise
 from draftproof.rules import RULES
 from draftproof.strict import CONFIG_LIMIT
 
@@ -681,6 +681,11 @@ def make_launch(
 
     case, target = examine_models(drafter, target, library, family)
     named, found = resolve([engine], library)
+    read, why = ([], "") if family else _only_readings(case, drafter, target, library)
+    if len(read) == 1:
+        family = read[0]
+        inside = bool(library.detect("family", family).get("in_target"))
+        case, target = examine_models(drafter, drafter if inside and target is None else target, library, family)
     subject = _subject(drafter, target)
     words = ["draftproof", "launch", "--drafter", str(drafter), *(["--target", str(target)] if target else [])]
     rerun = shlex.join([*words, "--engine", engine, *(["--family", family] if family else [])])
@@ -688,7 +693,12 @@ def make_launch(
         "launch") else None  # fmt: skip
     if len(named) > 1:
         found.append(finding("CLI651", "engine", expected="one engine at one version", observed=visible(engine)))
-    if target is None:
+    if len(read) > 1:
+        ways = " or ".join(f"--family {one}" for one in read)
+        several = unknown("TEN409", f"drafter {visible(drafter)}", expected="one family", observed=listed(read),
+                          note=why, help=f"say which is meant: {ways}")  # fmt: skip
+        case.source = [*(f for f in case.source if f.code not in ("PAIR422", "TEN408")), several]
+    elif target is None:
         expected = "--target MODEL, or a drafter that declares its own"
         found.append(finding("CLI664", "launch", "no target is known", expected=expected, observed="none"))
     if launches is None or target is None or case.drafter is None or case.drafter.contract is None:
@@ -727,9 +737,30 @@ def make_launch(
     case.launch += found
     ask_engines(case, [engine], read_launches([line], library))
     data = {"engine": named[0].engine, "version": named[0].version, "command": line, "env": env, "flags": shown}
+    if read:
+        data["family"] = {"value": family, "because": why}
     told = report(case, subject, rerun)
     kept = tuple(s for s in told.sections if s.rung not in ("conforms", "fits") or s.verdict == "fail")
     return data, replace(told, sections=kept)
+
+
+def _only_readings(case: Case, drafter: Model, target: Model | None, library: Library) -> tuple[list[str], str]:
+    """Return the families as which a drafter of none that is recognised can be launched with this target, and why.
+
+    Of several those count that nothing speaks against: neither its own names and sizes nor its target.
+    """
+    view = case.drafter
+    if view is None or view.contract is not None or view.checkpoint.config.broken:
+        return [], ""
+    found = readings(library, view.checkpoint)
+    if target is None:  # of one that stands in its target it is known
+        found = [id for id in found if library.detect("family", id).get("in_target")]
+    if target is None or len(found) > 1:
+        pair = (drafter, drafter if target is None else target, library)
+        fit = [id for id in found if report(examine(*pair, family=id), "").verdict != "fail"]
+        found = fit if fit or target is None else found
+    said = f"architectures {visible(view.checkpoint.config.texts('architectures'))} are those of whole models"
+    return found, f"{said}; its tensors and its target leave no other reading" if len(found) == 1 else said
 
 
 def _alone(target: Any, library: Library, own: bool) -> Case:

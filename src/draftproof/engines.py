@@ -1056,7 +1056,7 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
         elif made is not None:
             rule, world.index = made
             holds = {param, *(_filled(one, world.index) for one in rule.gives)}
-            if holds & loaded and name not in explained:
+            if holds & loaded and (class_.twice or name not in explained):
                 found.append(_again(class_, rule, name))
             loaded |= holds
             found += _read_wrongly(profile, class_, name, wrong.get(visible(name), ""))
@@ -1086,7 +1086,10 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
 
 
 def _again(class_: DrafterClass, rule: Param, name: str) -> Effect:
-    """Say that a tensor that the family does not know is read after another one of the same parameter."""
+    """Say that a tensor is read after another one of the same parameter."""
+    if class_.twice:
+        see = class_.twice_says.replace("{name}", visible(name))
+        return Effect("refuses", class_.stage, "refuses", visible(name), see, class_.twice, class_.source, class_.basis)
     see = "another name of what was read before it: the last of the two counts, without a word"
     return Effect("degrades", "load", "replaced", visible(name), see, "", rule.source or class_.source, class_.basis)
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from draftproof.container import Tensor
 from draftproof.findings import Finding, finding, nearest, unknown, visible
+from draftproof.rules import RULES
 from draftproof.strict import CONFIG_LIMIT, strict_json
 
 PROVENANCES = ("recorded", "derived", "partial")
@@ -263,7 +264,23 @@ def _open_best(repo: str, at: str, recordings: tuple[Path, ...], remote: Remote,
             replace(opened, level="info", message="the Hub did not give it: the recording serves", help="")
         )
         return recorded
-    return opened
+    if isinstance(recorded, Source) or opened.code not in _NO_ANSWER or not (near := _near(repo, recordings)):
+        return opened
+    help = f"use the name proposed, if it is meant; else: {opened.help or RULES[opened.code].fix}"
+    return replace(opened, observed=f"{opened.observed}{near}", help=help)
+
+
+_NO_ANSWER = ("SRC101", "SRC106", "SRC107")  # the repo may be another's, or of no one: its name may be wrong
+
+
+def _near(repo: str, recordings: tuple[Path, ...]) -> str:
+    """Return " (did you mean X?)" for the repo that is recorded, or in the Hub's cache, and nearly called so."""
+    known = {_repo_of(name) for root in recordings for name in _recording_names(root)}
+    kept = [name.removeprefix("models--") for name in _listing(cache_folder()) if name.startswith("models--")]
+    known |= {name.replace("--", "/", 1) for name in kept}
+    known.discard(repo)
+    org = repo.partition("/")[0].lower() + "/"
+    return nearest(repo, [one for one in sorted(known) if one.lower().startswith(org)] or sorted(known))
 
 
 PATIENCE = 3.0  # seconds that a Hub has to answer where a recording could serve
@@ -567,9 +584,7 @@ def _open_recorded(repo: str, at: str, recordings: tuple[Path, ...]) -> Source |
     named = [root / name for root in recordings for name in _recording_names(root, stem)]
     read = {p: source for p in named if isinstance(source := read_recording(p), Finding) or source.name == repo}
     if not read:
-        known = sorted({_repo_of(name) for root in recordings for name in _recording_names(root)})
-        org = repo.partition("/")[0].lower() + "/"
-        near = nearest(repo, [one for one in known if one.lower().startswith(org)] or known)
+        near = _near(repo, recordings)
         fetch = f"hf download {repo} --include '*.json' --local-dir DIR"
         help = f"give a folder: {fetch} is enough for what configs tell; its safetensors files decide the TEN rules"
         help = f"use the name proposed, if it is meant; else {help}" if near else help

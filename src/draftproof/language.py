@@ -735,6 +735,8 @@ KINDS: Mapping[str, Spec] = {
         unknown=_fate("dropped")._replace(required=True),
         says=_s("the message of that error; {name} is the tensor"),
         left=_s("of a file that is converted already, the class of the error for a tensor that finds none"),
+        twice=_s("the class of the error for two tensors that find one parameter; without it the last counts"),
+        twice_says=_s("the message of that error; {name} is the tensor"),
         stage=_s("when tensors find their parameters", choices=_STAGES),
         params=_map(
             _table(
@@ -800,6 +802,9 @@ KINDS: Mapping[str, Spec] = {
         underscores=Spec("bool", "an underscore stands for a dash"),
         dotted=Spec("bool", "a table may be given key by key: --flag.key value"),
         unread=_list(_s("a flag that names a file with more flags", pattern=NAME)),
+        truthy=_list(_s(), "values of a variable that set a flag which takes none"),
+        falsy=_list(_s(), "values of a variable that turn such a flag off"),
+        negated=_list(_s(), "the start of a variable, and that of the one which turns the same flag off", least=2),
         own=Spec("cond", "where this holds, and no drafter is named, it looks for one in the target's own checkpoint"),
         flags=_map(
             _table(
@@ -809,13 +814,16 @@ KINDS: Mapping[str, Spec] = {
                 off=_list(_s(), "how it is written to turn it off", one=True, least=1),
                 type_=_s(
                     "of its value",
-                    choices=("str", "int", "float", "stoi", "stof", "size", "json", "units", "loose", "words"),
+                    choices=("str", "int", "float", "stoi", "stoul", "stof", "size", "json", "units", "loose", "words"),
                 ),
                 takes=_s("how many words: one without it", pattern="none|one|optional|some|any|[1-9]"),
                 value=Spec("value", "what it holds where no value is given; true without it"),
                 choices=_list(Spec("value"), "the values that it takes"),
                 low=Spec("int", "the least number that it takes"),
                 high=Spec("int", "the most"),
+                never=_list(Spec("int"), "numbers that it does not take, though others beside them"),
+                form=_s("a regular expression that the whole text matches"),
+                says=_s("what that is, in words"),
                 words=_map(Spec("value"), "texts that it takes besides -> value"),
                 default=Spec("value", "what it is where it is not given"),
                 many=Spec("bool", "given again, it adds"),

@@ -12,6 +12,7 @@ its may not have, which are looked at later.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shlex
@@ -569,8 +570,8 @@ def _read(words: list[Word], env: dict[str, str], line: str, library: Library, w
     reader = _Reader(made, line)
     reader.all()
     for name, value in env.items():
-        if (flag := made.launches.variables.get(name)) is not None and flag.dest not in reader.flags:
-            reader.take(flag, name, [Word(value, (0,) * (len(value) + 1))])
+        if (flag := made.launches.variables.get(name)) is not None:
+            reader.variable(flag, name, value)
     flags: dict[str, Any] = {**reader.flags, "env": {name: _filled(value) for name, value in env.items()}}
     if reader.refused:
         flags["refused"] = "; ".join(reader.refused)
@@ -732,6 +733,29 @@ class _Reader:
             self.take(flag, shown, list(words[n:last]))
         return last
 
+    def variable(self, flag: Flag, name: str, value: str) -> None:
+        """Read a variable that sets a flag where it is not given; what it may not hold is refused all the same."""
+        word = Word(value, (0,) * (len(value) + 1))
+        if flag.gone:
+            self.say("CLI657", name, expected=flag.gone, observed=f"{name}={visible(value, 80)}, which was removed")
+            self.refused.append(f"removed: {name}")
+        elif isinstance(value, _Hole):
+            self.flags.setdefault(flag.dest, _filled(value))
+        elif flag.takes == "none":
+            off = name != flag.env or value in self.launches.falsy
+            if off or value in self.launches.truthy:
+                if flag.dest not in self.given and (flag.off or not off):
+                    self.flags[flag.dest] = flag.off_value if off else flag.value
+            elif flag.off:
+                self.bad(name, word, _Bad(f"one of {', '.join((*self.launches.truthy, *self.launches.falsy))}"))
+        elif flag.dest in self.given:
+            try:
+                typed(flag, value)
+            except _Bad as bad:
+                self.bad(name, word, bad)
+        else:
+            self.take(flag, name, [word])
+
     def gone(self, word: Word, flag: Flag, values: Sequence[Word]) -> None:
         """Note a flag that the engine had once, and what it would have held: it may name the drafter."""
         if values:
@@ -891,9 +915,11 @@ def typed(flag: Flag, text: str) -> Any:
             case "float":
                 value = float(text)
             case "stoi":  # as C++ reads it: what stands behind the number does not count
-                value = int((re.match(r"\s*[+-]?\d+", text, re.ASCII) or [""])[0])
+                value = _stoi(text, 32)
+            case "stoul":
+                value = _stoi(text, 65)
             case "stof":
-                value = float((re.match(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", text, re.ASCII | re.I) or [""])[0])
+                value = _stof(text)
             case "size":
                 value = _size(text)
             case "json":
@@ -915,6 +941,10 @@ def typed(flag: Flag, text: str) -> Any:
     except (ValueError, OverflowError, RecursionError):
         words = f" or {', '.join(flag.words)}" if flag.words else ""
         raise _Bad(f"{_TYPES.get(flag.type, flag.type)}{words}") from None
+    if flag.form and not re.fullmatch(flag.form, text, re.ASCII | re.DOTALL):
+        raise _Bad(flag.says)
+    if type(value) in (int, float) and value in flag.never:
+        raise _Bad(f"a number other than {value:g}")
     if flag.choices and value not in flag.choices and str(value) not in map(str, flag.choices):
         close = nearest(text[:100], map(str, flag.choices), 0.6)
         raise _Bad(f"one of {', '.join(map(str, flag.choices))}{close}")
@@ -929,6 +959,7 @@ _TYPES = {
     "int": "an integer",
     "float": "a number",
     "stoi": "an integer",
+    "stoul": "an integer",
     "stof": "a number",
     "size": "an integer, such as 4096, 4k or 4K",
     "json": "JSON",
@@ -936,6 +967,36 @@ _TYPES = {
 }
 _UNIT = re.compile(r'("(?:[^"\\]|\\.)*")|\b(\d+(?:\.\d+)?[kKmMgGtT])\b', re.ASCII)
 _UNITS = {unit: (1000 if unit.islower() else 1024) ** (n // 2 + 1) for n, unit in enumerate("kKmMgGtT")}
+
+
+_STOI = re.compile(r"\s*[+-]?\d+", re.ASCII)
+_STOF = re.compile(r"\s*([+-]?)(0x(?:[\da-f]+\.?[\da-f]*|\.[\da-f]+)(?:p[+-]?\d+)?|inf|nan|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)",
+                   re.ASCII | re.I)  # fmt: skip
+
+
+def _stoi(text: str, bits: int) -> int:
+    """Return the number that a text begins with, where so many bits hold it; raises ValueError, OverflowError."""
+    value = int((_STOI.match(text) or [""])[0])
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise OverflowError
+    return value
+
+
+def _stof(text: str) -> float | None:
+    """Return the number that a text begins with, where 32 bits hold it; raises ValueError, OverflowError.
+
+    What is beyond all numbers of a config stands as one that is, and what is no number is none.
+    """
+    found = _STOF.match(text)
+    if found is None:
+        raise ValueError
+    sign, number = -1 if found[1] == "-" else 1, found[2]
+    value = float.fromhex(number) if number[:2] in ("0x", "0X") else float(number)
+    if not (value == 0 or 2.0**-126 <= value < 2.0**128) and math.isfinite(value):
+        raise OverflowError
+    if math.isinf(value) and number[:1] in "0123456789.":
+        raise OverflowError
+    return None if math.isnan(value) else sign * min(value, 2.0**62)
 
 
 def _size(text: str) -> int:

@@ -1285,6 +1285,8 @@ def _class(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         basis=data.get("basis", "read"),
         stage=data.get("stage", "load"),
         left=data.get("left", ""),
+        twice=data.get("twice", ""),
+        twice_says=data.get("twice_says", ""),
     )
 
 

@@ -185,6 +185,8 @@ class DrafterClass(Record):
     basis: str = "read"
     stage: str = "load"  # when tensors find their parameters
     left: str = ""  # of a file that is converted already: the class of the error for a tensor that finds none
+    twice: str = ""  # the class of the error for two tensors that find one parameter; none: the last counts
+    twice_says: str = ""
 
 
 class KeyOf(Record):
@@ -315,6 +317,9 @@ class Flag(Record):
     choices: tuple[Any, ...] = ()
     low: float | None = None  # the least number that is taken
     high: float | None = None
+    never: tuple[float, ...] = ()  # numbers that are not taken, though others beside them are
+    form: str = ""  # what the whole text must match
+    says: str = ""  # what that is, in words
     words: Mapping[str, Any] = MappingProxyType({})  # texts that are taken beside those of the type -> value
     default: Any = None
     many: bool = False  # given again, it adds
@@ -372,6 +377,9 @@ class Launches(Record):
     underscores: bool = False
     dotted: bool = False
     unread: tuple[str, ...] = ()  # dests of files with more flags
+    truthy: tuple[str, ...] = ()  # values of a variable that set a flag which takes none, and that turn it off
+    falsy: tuple[str, ...] = ()
+    negated: tuple[str, ...] = ()  # two starts: of a variable, and of that which turns the same flag off
     own: Expr | None = None  # where this holds, and no drafter is named, the target's own checkpoint is read for one
     advice: tuple[Advice, ...] = ()
 
@@ -382,8 +390,11 @@ class Launches(Record):
 
     @cached_property
     def variables(self) -> Mapping[str, Flag]:
-        """Return the variables that set a flag."""
-        return {flag.env: flag for flag in self.flags if flag.env}
+        """Return the variables that set a flag, or turn it off."""
+        found = {flag.env: flag for flag in self.flags if flag.env}
+        for start, off in [self.negated] if self.negated else ():
+            found |= {flag.env.replace(start, off, 1): flag for flag in self.flags if flag.off and start in flag.env}
+        return found
 
     def flag(self, dest: str) -> Flag:
         """Return the flag of a dest."""

@@ -124,12 +124,7 @@ def nearly(library: Library, checkpoint: Checkpoint, ids: Sequence[str]) -> tupl
         contract, _ = library.get("family", id)
         if contract is None or (contract.in_target and len(ids) == len(library.files("family"))):
             continue
-        decoded = [[d.decode(n) for n in names] for d in contract.dialects]
-        good = [{c for c in row if c is not None and next(contract.rules_for(c), None)} for row in decoded]
-        best = max(good, key=len, default=set())
-        dims = Bindings(contract.dims, {"drafter": checkpoint.config.under(contract.nested)})
-        wanted = [r for r in contract.tensors.values() if r.presence == "required" and _applies(r, dims)]
-        lacking = [n for r in wanted if (n := r.name.replace("{i}", "0").replace("{j}", "0")) not in best]
+        best, lacking = _named(contract, checkpoint)
         why = [f"{len(best)} of {len(names)} tensor names"] if names else []
         why += [f"lacks {listed(lacking, 3)}"] if names and lacking else []
         why += _ruled_out(contract.detect, checkpoint)
@@ -144,6 +139,44 @@ def nearly(library: Library, checkpoint: Checkpoint, ids: Sequence[str]) -> tupl
     write = f"write a contract for it: draftproof init --drafter {visible(checkpoint.source.name)} is a start"
     help = f"if {rows[0][1]} is meant, say so with --family {rows[0][1]}; else {write}" if close else write
     return said, help
+
+
+def readings(library: Library, checkpoint: Checkpoint) -> list[str]:
+    """Return the families that a checkpoint can be of which none recognises: all that it states and holds is theirs.
+
+    A whole model can draft by tokens alone; what stands in its target's checkpoint is told by that.
+    """
+    table, config = checkpoint.table(), checkpoint.config
+    whole = bool(rank(library, checkpoint, "target", SURE))
+    own = config.texts("architectures")
+    found = []
+    for id in library.files("family"):
+        detect = library.detect("family", id)
+        if detect.get("in_target") or _ruled_out(detect, checkpoint):
+            continue
+        shared = any(a in detect.get("plain_architecture", ()) for a in own)
+        contract = library.get("family", id)[0] if table.read or whole or shared else None
+        if contract is None:
+            continue
+        if table.read and checkpoint.source.has_files:
+            good, lacking = _named(contract, checkpoint)
+            if len(good) == len(table.tensors) > 0 and not lacking:
+                found.append(id)
+        elif shared or (whole and contract.standalone):
+            found.append(id)
+    inside = rank(library, checkpoint, "family", in_target=True)
+    return found + [id for score, id in inside if score == inside[0][0]]
+
+
+def _named(contract: Contract, checkpoint: Checkpoint) -> tuple[set[str], list[str]]:
+    """Return the names of a family that a checkpoint has, in the best of its dialects, and those required it lacks."""
+    names = list(checkpoint.table().tensors)
+    decoded = [[d.decode(n) for n in names] for d in contract.dialects]
+    good = [{c for c in row if c is not None and next(contract.rules_for(c), None)} for row in decoded]
+    best = max(good, key=len, default=set())
+    dims = Bindings(contract.dims, {"drafter": checkpoint.config.under(contract.nested)})
+    wanted = [r for r in contract.tensors.values() if r.presence == "required" and _applies(r, dims)]
+    return best, [n for r in wanted if (n := r.name.replace("{i}", "0").replace("{j}", "0")) not in best]
 
 
 def _applies(rule: TensorRule, dims: Bindings) -> bool:

@@ -77,6 +77,8 @@ def launch_text(made: Mapping[str, Any]) -> str:
     if not made:
         return ""
     lines = [made["command"], ""]
+    if family := made.get("family"):
+        lines += [f"--family {family['value']}", field("because", family["because"])]
     for row in made["flags"]:
         value = f"not known: {row['unknown']}" if "unknown" in row else json.dumps(row["value"])
         lines.append(visible(f"{row['flag']} {value}", 4000))

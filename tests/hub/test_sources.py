@@ -147,6 +147,28 @@ def test_hub_that_was_silent_once_is_not_waited_for_again(
     assert time.monotonic() - start < 1.0
 
 
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [(sent(drop=True), "SRC107"), (says(401, "RepoNotFound"), "SRC101"), (None, "SRC106")],
+)
+def test_wrong_name_is_answered_with_the_name_that_is_recorded_or_cached(
+    loopback: Server, tmp_path: Path, own: Path, fault: dict[str, object] | None, code: str
+) -> None:
+    asking.both(loopback, tmp_path)
+    snapshot_download(b.TARGET, endpoint=loopback.hub)
+    asking.record(own, b.DRAFTER, None, "derived", b.dense_config(), b.dense())
+    loopback.rule(what=fault or sent(drop=True))
+    mode = "auto" if fault else "offline"
+    for meant in (b.DRAFTER, b.TARGET):
+        wrong = meant[:-2] + meant[-1] + meant[-2]
+        found = finding(opened(wrong, own, mode))
+        assert (found.code, found.level) == (code, "unknown")
+        assert f"did you mean {meant!r}?" in found.observed
+        assert found.help.startswith("use the name proposed, if it is meant; else: ")
+    strange = finding(opened("somebody/something-else-entirely", own, mode))
+    assert "did you mean" not in strange.observed + strange.help
+
+
 # --- modes
 
 

@@ -85,6 +85,15 @@ def test_second_name_of_a_parameter_takes_its_place(toy: Toy) -> None:
     assert not any(e.kind == "replaced" for e in once.effects)
 
 
+def test_second_name_of_a_parameter_is_refused_where_the_class_says_so(toy: Toy) -> None:
+    class_ = {"names": [{"starts": "model.", "to": ""}], "twice": "ValueError", "twice_says": "twice: {name}"}
+    rule = {FC: {"shape": ["width", "3 * width"], "loader": "exact"}}
+    twice = toy(tensors={f"model.{FC}": ("BF16", (4, 12))}, params=rule, skips=[], **class_)
+    assert twice.refusal is not None
+    assert (twice.refusal.error, twice.refusal.see) == ("ValueError", f"twice: model.{FC}")
+    assert toy(params=rule, skips=[], **class_).refusal is None
+
+
 def test_what_a_torch_file_holds(toy: Toy, tmp_path: Path) -> None:
     path = tmp_path / "side.pt"
     write_torch_zip(path, {"embedding": ("F32", (4,), bytes(16)), "token": 7})

@@ -142,6 +142,53 @@ def test_engine_that_takes_no_equals_sign_or_beginning_of_a_flag() -> None:
     }  # fmt: skip
 
 
+ODD = {  # of llama.cpp, as typed -> what rules see, or that it is refused
+    "-np 0": "refused", "-np -2": {"parallel": -2}, "-np 2.5": {"parallel": 2}, "-np 99999999999": "refused",
+    "-c 4k": {"ctx_size": 4}, "-c k4": "refused", "-ngl -7": {"n_gpu_layers": -7}, "-ngl some": "refused",
+    "--spec-draft-n-max -1": "refused", "--spec-draft-n-max +2": {"spec_draft_n_max": 2},
+    "--spec-draft-n-min -1": {"spec_draft_n_min": -1}, "--spec-draft-p-min .5x": {"draft_p_min": 0.5},
+    "--spec-draft-p-min nan": {"draft_p_min": None}, "--spec-draft-p-min inf": {"draft_p_min": 2.0**62},
+    "--spec-draft-p-min 0x1p-3": {"draft_p_min": 0.125}, "--spec-draft-p-min 1e50": "refused",
+    "--spec-draft-p-min 1e-50": "refused", "--spec-draft-p-min half": "refused", "--temp 0": {"temperature": 0.0},
+    "--repeat-penalty 0": "refused", "--repeat-penalty inf": "refused", "--prio-draft 4": "refused",
+    "-Cd 0xff": {"cpu_mask_draft": "0xff"}, "-Cd 0xfg": "refused", "-otd a": "refused", "-s -1": {"seed": -1},
+    "--override-kv a=int:1": {"override_kv": "a=int:1"}, "--override-kv a=integer:1": "refused",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("typed", ODD)
+def test_odd_numbers_are_read_as_cplusplus_reads_them(typed: str) -> None:
+    made = parse(f"llama-server -m M {typed}", LIBRARY)
+    assert bool(made.findings) == (ODD[typed] == "refused") == ("refused" in made.flags)
+    if ODD[typed] != "refused":
+        flags = {key: value for key, value in made.flags.items() if key not in ("env", "model")}
+        assert flags == ODD[typed]
+
+
+VARIABLES = {  # set before llama-server -m M -t 4 -> what rules see besides, or that it is refused
+    "LLAMA_ARG_BATCH=9": {"batch_size": 9}, "LLAMA_ARG_BATCH=many": "refused", "LLAMA_ARG_BATCH=": "refused",
+    "LLAMA_ARG_THREADS=9": {}, "LLAMA_ARG_THREADS=x": "refused", "LLAMA_ARG_N_PARALLEL=0": "refused",
+    "LLAMA_ARG_DRAFT_MAX=3": "refused", "LLAMA_ARG_SPEC_TYPE=eagle": "refused", "LLAMA_ARG_NO_SUCH=1": {},
+    "LLAMA_ARG_EMBEDDINGS=on": {"embeddings": True}, "LLAMA_ARG_EMBEDDINGS=0": {}, "LLAMA_ARG_EMBEDDINGS=maybe": {},
+    "LLAMA_ARG_JINJA=off": {"jinja": False}, "LLAMA_ARG_JINJA=1": {"jinja": True}, "LLAMA_ARG_JINJA=maybe": "refused",
+    "LLAMA_ARG_NO_JINJA=maybe": {"jinja": False}, "LLAMA_ARG_NO_EMBEDDINGS=1": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("typed", VARIABLES)
+def test_variables_are_read_where_no_flag_is_and_refused_all_the_same(typed: str) -> None:
+    made = parse(f"{typed} llama-server -m M -t 4", LIBRARY)
+    assert bool(made.findings) == (VARIABLES[typed] == "refused") == ("refused" in made.flags)
+    if VARIABLES[typed] != "refused":
+        flags = {key: value for key, value in made.flags.items() if key != "env"}
+        assert flags == {"model": "M", "threads": 4, **VARIABLES[typed]}
+
+
+def test_variable_that_a_shell_fills_in_leaves_its_flag_unknown() -> None:
+    flags = parse("LLAMA_ARG_BATCH=$(size) llama-server -m M", LIBRARY).flags
+    assert isinstance(flags["batch_size"], Unknown)
+
+
 BAD = {  # as typed -> codes, and words of what is observed or expected
     "vllm serve A --max-model-length 9": (["CLI657"], "did you mean '--max-model-len'?"),
     "vllm serve A —speculative-config x": (["CLI657", "CLI657"], "did you mean '--speculative-config'?"),
@@ -290,8 +337,8 @@ def test_line_that_is_quoted_anew_says_the_same(
 
 def values(flag: Flag) -> st.SearchStrategy[Any]:
     """Return values that a flag can hold, as its engine types them."""
-    least = int(flag.low or 0)
-    kinds = {"int": st.integers(least, 9), "stoi": st.integers(least, 9), "float": st.sampled_from([0.5, 2.0]),
+    numbers = st.integers(int(flag.low or 0), int(min(9, flag.high or 9))).filter(lambda n: n not in flag.never)
+    kinds = {"int": numbers, "stoi": numbers, "stoul": numbers, "float": st.sampled_from([0.5, 2.0]),
              "stof": st.sampled_from([0.5, 2.0]), "size": st.integers(0, 9), "units": st.just({})}  # fmt: skip
     tables = st.dictionaries(st.sampled_from(flag.keys or ("a", "b")), st.sampled_from([1, "x", None, [2]]), max_size=2)
     one = kinds.get(flag.type, tables if flag.type in ("json", "loose") else st.sampled_from(["x", "a b", "'"]))
@@ -313,6 +360,7 @@ def test_number_of_a_flag_has_bounds(said: str, refused: bool) -> None:
 @given(st.data(), st.sampled_from([LIBRARY.get("launch", id)[0] for id in LIBRARY.files("launch")]))
 def test_flags_written_as_words_are_read_again(data: st.DataObject, launches: Launches) -> None:
     plain = [f for f in launches.flags if not (f.many or f.gone or f.takes.isdigit() or f.dest in launches.unread)]
+    plain = [f for f in plain if not f.form]
     once = [f for f in plain if sum(f.dest == other.dest for other in launches.flags) == 1]
     chosen = data.draw(st.lists(st.sampled_from(once), max_size=4, unique_by=lambda f: f.dest))
     flags = {flag.dest: data.draw(values(flag)) for flag in chosen}

@@ -68,7 +68,6 @@ class Case:
     fault: str
     expect: tuple[Expected, ...]
     also: tuple[str, ...] = ()
-    unsure: tuple[str, ...] = ()
     family: str = ""
     parts: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -100,8 +99,7 @@ def _load() -> tuple[dict[str, Any], tuple[Case, ...]]:
         expect = tuple(Expected(e["code"], tuple(e["shows"]), e.get("level", "")) for e in row["expect"])
         also = tuple(row.get("also", ()))
         family = row.get("family", "")
-        unsure = tuple(row.get("unsure", ()))
-        cases.append(Case(id, name, report["class"], report["url"], row["fault"], expect, also, unsure, family, row))
+        cases.append(Case(id, name, report["class"], report["url"], row["fault"], expect, also, family, row))
     return data, tuple(cases)
 
 
@@ -303,8 +301,7 @@ def judge(case: Case, folder: Path, library: Library | None = None) -> Result:
     missed = [f"{e.code} that shows {', '.join(e.shows)}" for e in case.expect if not any(map(e.matches, broken))]
     if case.expect and not any(f.level == "pass" for f in right):
         missed.append("a right twin of which anything holds")
-    alarms = [f"right: {_told(f)}" for f in right if f.level in ("error", "warning", "unknown")
-              and not (f.level == "unknown" and f.code in case.unsure)]  # fmt: skip
+    alarms = [f"right: {_told(f)}" for f in right if f.level in ("error", "warning", "unknown")]
     alarms += [f"right too: {_told(f)}" for f in right if any(e.matches(f) for e in case.expect)]
     alarms += [
         f"broken: {_told(f)}" for f in broken

@@ -128,7 +128,9 @@ def _parser() -> tuple[Callable[[list[str]], Any], Any]:
         kept.append(words)
         return params if call(len(argv), words, id(params) + _HEAD, SERVER, None) else None
 
+    held = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("LLAMA_")}  # a case's own
     tried = parse(["llama-server", "--spec-draft-n-max", "7", "--metrics", "-c", "77"])
+    os.environ.update(held)
     if tried is None or (tried.speculative.draft.n_max, tried.n_ctx) != (7, 77):
         raise SystemExit("this build's flags are not where this runner looks for them")
     return parse, xllamacpp
@@ -256,6 +258,7 @@ def run(root: Path, place: Path, case: dict[str, Any], work: Path, seconds: floa
         "seconds": 0.0,
     }  # fmt: skip
     argv: list[str] = list(case["launch"][ENGINE])
+    env: dict[str, str] = dict(case.get("env", {}).get(ENGINE, {}))
     target = root / "targets" / case["target"]
     files = {"{target}": work / f"{case['target']}.gguf", "{drafter}": work / "drafter.gguf"}
     files["{drafter}"].unlink(missing_ok=True)
@@ -270,7 +273,7 @@ def run(root: Path, place: Path, case: dict[str, Any], work: Path, seconds: floa
     words = case.get("convert", {}).get(ENGINE, [])
     steps = [("{target}", target, None, []), ("{drafter}", place / case["drafter"], target, words)]
     for name, source, beside, more in steps:
-        if files[name].is_file() or not any(name in word for word in argv) or not source.is_dir():
+        if files[name].is_file() or not any(name in word for word in (*argv, *env.values())) or not source.is_dir():
             continue
         said = _apart(lambda s=source, n=name, b=beside, m=more: _convert(s, files[n], b, m), log, seconds)
         if said:
@@ -282,14 +285,14 @@ def run(root: Path, place: Path, case: dict[str, Any], work: Path, seconds: floa
             return finish(said)
     for name, path in files.items():
         argv = [word.replace(name, str(path)) for word in argv]
-    for key, value in case.get("env", {}).get(ENGINE, {}).items():
-        os.environ[key] = value
+        env = {key: value.replace(name, str(path)) for key, value in env.items()}
+    os.environ.update(env)
     mark = work / "mark"
     try:
         more = case.get("request", {})
         said = _apart(lambda: _serve(argv, case["prompt"], case["tokens"], more, mark), log, seconds)
     finally:
-        for key in case.get("env", {}).get(ENGINE, {}):
+        for key in env:
             os.environ.pop(key, None)
     line.update(_noted(log))
     line["stage"] = mark.read_text()

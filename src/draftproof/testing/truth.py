@@ -232,14 +232,19 @@ def predict(case: Case, engine: str, version: str = "", runner: str = "") -> Pre
 
     library = _library()
     profile, _ = library.get("profile", engine)
-    words = [word.replace("{target}", "target").replace("{drafter}", case.folder) for word in case.launch[engine]]
-    flags = flags_of(words, case.env.get(engine, {}), library)
-    places = "".join(case.launch[engine])
+    env = case.env.get(engine, {})
+    words = [_placed(word, case) for word in case.launch[engine]]
+    flags = flags_of(words, {name: _placed(value, case) for name, value in env.items()}, library)
+    places = "".join((*case.launch[engine], *env.values()))
     alone = places.count("{target}") > 1 or ("{drafter}" not in places and reads_own(engine, flags, library))
     made = _examined(case.id, not alone)
     assert made.drafter is not None
     return engines.predict(profile, library, made.drafter, made.target, made.couple, version=version, runner=runner,
-                           flags=flags, facts=facts(case), request=case.request)  # fmt: skip
+                           flags=flags, facts=facts(case), request={"max_tokens": case.tokens, **case.request})  # fmt: skip
+
+
+def _placed(text: str, case: Case) -> str:
+    return text.replace("{target}", "target").replace("{drafter}", case.folder)
 
 
 @cache
