@@ -970,8 +970,11 @@ _UNITS = {unit: (1000 if unit.islower() else 1024) ** (n // 2 + 1) for n, unit i
 
 
 _STOI = re.compile(r"\s*[+-]?\d+", re.ASCII)
-_STOF = re.compile(r"\s*([+-]?)(0x(?:[\da-f]+\.?[\da-f]*|\.[\da-f]+)(?:p[+-]?\d+)?|inf|nan|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)",
-                   re.ASCII | re.I)  # fmt: skip
+_STOF = re.compile(
+    r"\s*([+-]?)(0x(?:[\da-f]+\.?[\da-f]*|\.[\da-f]+)(?:p[+-]?\d+)?|inf|nan|(?:\d+\.?\d*|\.\d+)"
+    r"(?:e[+-]?\d+)?)",
+    re.ASCII | re.I,
+)
 
 
 def _stoi(text: str, bits: int) -> int:

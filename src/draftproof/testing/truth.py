@@ -239,8 +239,9 @@ def predict(case: Case, engine: str, version: str = "", runner: str = "") -> Pre
     alone = places.count("{target}") > 1 or ("{drafter}" not in places and reads_own(engine, flags, library))
     made = _examined(case.id, not alone)
     assert made.drafter is not None
+    asked = {"max_tokens": case.tokens, **case.request}
     return engines.predict(profile, library, made.drafter, made.target, made.couple, version=version, runner=runner,
-                           flags=flags, facts=facts(case), request={"max_tokens": case.tokens, **case.request})  # fmt: skip
+                           flags=flags, facts=facts(case), request=asked)  # fmt: skip
 
 
 def _placed(text: str, case: Case) -> str:
