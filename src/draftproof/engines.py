@@ -1451,8 +1451,9 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
         return
     width = value_of(row.width, world) if row.width is not None else None
     hidden = world("target.hidden")
-    if isinstance(width, Unknown):
-        yield _unsure("run", "aux layers", width)
+    if width is not None and type(width) is not int:
+        why = width if isinstance(width, Unknown) else Unknown(f"{row.width} is {visible(whole(width))}")
+        yield _unsure("run", "aux layers", why)
     elif isinstance(hidden, Known) and isinstance(count, Known) and width is not None and width != hidden.value:
         error = (row.more if width < hidden.value else row.fewer) or row.fewer
         see = f"{error}: a state of the target is {hidden.value} wide; the fusion takes {width}"

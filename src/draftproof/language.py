@@ -830,6 +830,10 @@ KINDS: Mapping[str, Spec] = {
                 dashes=Spec("bool", "keys of its table may be written with dashes, too"),
                 null=Spec("bool", "an empty text, and None, stand for nothing"),
                 keys=_list(_s(), "the keys that its table may have"),
+                kinds=_map(
+                    _s(pattern=r"(int|float|bool|text|floats|ranges)\??"),
+                    "key of its table -> what it takes, as pydantic reads it; with a ? null too",
+                ),
                 gone=_s("the engine had it once, and refuses it: what to use instead"),
                 env=_s("the variable that sets it where it is not given"),
             ),

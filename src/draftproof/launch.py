@@ -6,7 +6,8 @@ What cannot be read is a finding with the character where it stops; nothing that
 
 What comes out is what rules of an engine speak of: ``launch.<dest>`` with a typed value, ``launch.env.NAME``, and
 ``launch.refused``, what the engine's own reading of its flags will not take, and ``launch.odd``, keys that a table of
-its may not have, which are looked at later.
+its may not have, ``launch.unfit``, what such a key may not hold, and ``launch.ranges``, the columns of what is written in
+ranges, which are looked at later.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def at_version(flags: Mapping[str, Any], engine: str, version: str, library: Lib
     if launches is None or launches.version == version:
         return flags
     why = Unknown(f"the flags of {launches.engine} were read at {launches.version} alone")
-    return {**flags, **{key: why for key in ("refused", "odd") if key in flags}}
+    return {**flags, **{key: why for key in ("refused", "odd", "unfit") if key in flags}}
 
 
 def parse(line: str, library: Library) -> Launch:
@@ -816,6 +817,8 @@ class _Reader:
         for key in value if flag.keys and isinstance(value, dict) else ():
             if key not in flag.keys:
                 self.odd(flag, f"{name}.{key}", key)
+        if flag.kinds and isinstance(value, dict):
+            value = {key: self.fitted(flag, name, key, one) for key, one in value.items()}
         if flag.dest in self.launches.unread:
             self.say(
                 "CLI662",
@@ -835,6 +838,23 @@ class _Reader:
             self.twice(name, self.given[flag.dest][1], value)
         self.given[flag.dest] = (name, value)
         self.flags[flag.dest] = value
+
+    def fitted(self, flag: Flag, name: str, key: str, value: Any) -> Any:
+        """Return what a key of a table holds once it is typed; what it may not hold is noted, and stays as it is."""
+        kind = flag.kinds.get(key, "")
+        if not kind or isinstance(value, Unknown) or (value is None and kind.endswith("?")):
+            return value
+        kind = kind.removesuffix("?")
+        try:
+            value = lax(kind, value)
+        except (ValueError, OverflowError):
+            shown = f"{key} {visible(value, 60)}"
+            self.say("CLI658", f"{name}.{key}", _KINDS[kind], visible(value, 80))
+            self.flags["unfit"] = f"{self.flags['unfit']}, {shown}" if "unfit" in self.flags else shown
+            return value
+        if kind == "ranges":
+            self.flags.setdefault("ranges", {})[key] = columns(value)
+        return value
 
     def odd(self, flag: Flag, name: str, key: str) -> None:
         """Note a key that a table may not have; one that is read as it is typed is refused at once."""
@@ -955,6 +975,54 @@ def typed(flag: Flag, text: str) -> Any:
     return value
 
 
+def lax(kind: str, value: Any) -> Any:
+    """Return a value as pydantic types it where it is not strict: digits are a number; raises ValueError."""
+    match kind:
+        case "int" if isinstance(value, str):
+            return int(re.sub(r"\.0*$", "", value.strip()))
+        case "int" if isinstance(value, (int, float)) and value == int(value):
+            return int(value)
+        case "float" if isinstance(value, (int, float, str)):
+            return float(value)
+        case "bool" if isinstance(value, str) and value.lower() in _TRUTHS:
+            return _TRUTHS[value.lower()]
+        case "bool" if isinstance(value, (int, float)) and value in (0, 1):
+            return bool(value)
+        case "text" if isinstance(value, str):
+            return value
+        case "floats" if isinstance(value, list):
+            return [lax("float", one) for one in value]
+        case "ranges" if isinstance(value, list) and all(isinstance(row, list) and len(row) == 3 for row in value):
+            return [[lax("int", one) for one in row] for row in value]
+    raise ValueError(f"{kind}: {value!r}")
+
+
+def columns(rows: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Return rows of [first, last, value], sorted, as columns; and what is wrong with the ranges, if something is."""
+    rows = sorted(rows, key=lambda row: row[0])
+    firsts, lasts, values = ([row[n] for row in rows] for n in range(3))
+    faults = {
+        "a range begins or ends below 1": min([*firsts, *lasts], default=1) < 1,
+        "a range begins behind its end": any(first > last for first, last, _ in rows),
+        "a value is negative": min(values, default=0) < 0,
+        "ranges overlap": any(first <= last for first, last in zip(firsts[1:], lasts, strict=False)),
+        "the first range does not begin at 1": bool(rows) and firsts[0] != 1,
+    }
+    wrong = next((what for what, is_so in faults.items() if is_so), None)
+    return {"firsts": firsts, "lasts": lasts, "values": values, **({"fault": wrong} if wrong else {})}
+
+
+_TRUTHS = dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True) | dict.fromkeys(
+    ("0", "off", "f", "false", "n", "no"), False
+)
+_KINDS = {
+    "int": "an integer",
+    "float": "a number",
+    "bool": "true or false",
+    "text": "a text",
+    "floats": "a list of numbers",
+    "ranges": "a list of [first, last, value], all integers",
+}
 _TYPES = {
     "int": "an integer",
     "float": "a number",

@@ -326,6 +326,7 @@ class Flag(Record):
     dashes: bool = False  # keys of its table may be written with dashes
     null: bool = False  # an empty text, and None, stand for nothing
     keys: tuple[str, ...] = ()  # of its table
+    kinds: Mapping[str, str] = MappingProxyType({})  # key of its table -> what it takes: int, bool; null with a ?
     gone: str = ""  # the engine had it once, and refuses it: what to use instead
     env: str = ""  # the variable that sets it where it is not given
 

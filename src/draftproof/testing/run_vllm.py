@@ -116,6 +116,14 @@ def plain_products() -> None:
     _custom_ops._supports_onednn = False
 
 
+def copies() -> None:
+    """Let a copy for the device be another tensor, as on a GPU: the CPU's is the same, and its lengths count double."""
+    from vllm.v1.spec_decode import llm_base_proposer
+
+    plain = llm_base_proposer.async_tensor_h2d
+    llm_base_proposer.async_tensor_h2d = lambda *args, **named: plain(*args, **named).clone()
+
+
 def masks() -> None:
     """Let Triton's interpreter load and store by masks that are no bools, as a GPU does."""
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
@@ -395,6 +403,7 @@ def main() -> int:
     logging.getLogger("vllm").setLevel(logging.WARNING)
     any_size()
     plain_products()
+    copies()
     if "TRITON_INTERPRET" in os.environ:
         masks()
     registry._run_in_subprocess = lambda inspect: (
