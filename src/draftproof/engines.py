@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from draftproof.checkpoint import damaged
 from draftproof.conform import View, looked_for_all
-from draftproof.contracts import EngineRow, Fact
+from draftproof.contracts import EngineRow, Fact, Loop
 from draftproof.dims import (
     Absent,
     Expr,
@@ -50,6 +50,7 @@ from draftproof.profiles import (
     Profile,
     Request,
     Skip,
+    filled,
 )
 from draftproof.strict import CONFIG_LIMIT
 from draftproof.versions import resolve
@@ -1055,7 +1056,7 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
             (early if skip.early else found).extend(_skipped(class_, skip, name, name in explained, world))
         elif made is not None:
             rule, world.index = made
-            holds = {param, *(_filled(one, world.index) for one in rule.gives)}
+            holds = {param, *(filled(one, world.index) for one in rule.gives)}
             if holds & loaded and (class_.twice or name not in explained):
                 found.append(_again(class_, rule, name))
             loaded |= holds
@@ -1185,22 +1186,13 @@ def _expanded(
     out: dict[str, tuple[Param, dict[str, int]]] = {}
     failed: list[tuple[str, Unknown]] = []
     for rule in class_.params.values():
-        rows: list[dict[str, int]] = [{}]
-        for loop in rule.over:
-            ends = [value_of(end, world) for end in (loop.first, loop.stop)]
-            bad = next((e for e in ends if isinstance(e, Unknown)), None)
-            if bad is None and any(type(e) is not int for e in ends):
-                bad = Unknown(f"{loop.first}..{loop.stop} is {ends[0]!r}..{ends[1]!r}")
-            if bad is None and (ends[1] - ends[0]) * len(rows) // loop.step + len(out) > MAX_PARAMS:
-                bad = Unknown(f"it would have more than {MAX_PARAMS} parameters")
-            if bad is not None:
-                failed.append((_filled(rule.name, dict.fromkeys((one.name for one in rule.over), "*")), bad))
-                rows = []
-                break
-            rows = [row | {loop.name: i} for row in rows for i in range(ends[0], ends[1], loop.step)]
+        rows = _numbers(rule.over, world, MAX_PARAMS - len(out))
+        if isinstance(rows, Unknown):
+            failed.append((filled(rule.name, dict.fromkeys((one.name for one in rule.over), "*")), rows))
+            continue
         for row in rows:
             world.index = row
-            holds, name = world.holds(rule.when), _filled(rule.name, row)
+            holds, name = world.holds(rule.when), filled(rule.name, row)
             world.index = {}
             if isinstance(holds, Unknown):
                 failed.append((name, holds))
@@ -1209,10 +1201,20 @@ def _expanded(
     return out, failed
 
 
-def _filled(name: str, index: Mapping[str, object]) -> str:
-    for i, value in index.items():
-        name = name.replace(f"{{{i}}}", str(value))
-    return name
+def _numbers(over: Sequence[Loop], world: World, most: int = MAX_PARAMS) -> list[dict[str, int]] | Unknown:
+    """Return what loops run over, a row for each parameter; or why it cannot be told."""
+    rows: list[dict[str, int]] = [{}]
+    for loop in over:
+        ends = [value_of(end, world) for end in (loop.first, loop.stop)]
+        bad = next((e for e in ends if isinstance(e, Unknown)), None)
+        if bad is None and any(type(e) is not int for e in ends):
+            bad = Unknown(f"{loop.first}..{loop.stop} is {ends[0]!r}..{ends[1]!r}")
+        if bad is None and (ends[1] - ends[0]) * len(rows) // loop.step > most:
+            bad = Unknown(f"it would have more than {MAX_PARAMS} parameters")
+        if bad is not None:
+            return bad
+        rows = [row | {loop.name: i} for row in rows for i in range(ends[0], ends[1], loop.step)]
+    return rows
 
 
 def _renamed(rules: Sequence[Name], name: str) -> str:
@@ -1231,7 +1233,10 @@ def _renamed(rules: Sequence[Name], name: str) -> str:
 def _skip(class_: DrafterClass, name: str, lost: bool, world: World) -> Skip | Unknown | None:
     """Return the first rule that passes over a tensor, which may have found no parameter; or why it cannot be told."""
     for skip in class_.skips:
-        if skip.covers(name) and (lost or not skip.lost):
+        rows = _numbers(skip.over, world) if skip.over and (lost or not skip.lost) else [{}]
+        if isinstance(rows, Unknown):
+            return rows
+        if (lost or not skip.lost) and skip.covers(name, rows):
             holds = world.holds(skip.when)
             if holds is not False:
                 return skip if holds is True else holds
@@ -1313,6 +1318,13 @@ def _fitted(
         shape = shape[1:]
     if loader.flat:
         shape, wanted = (prod(shape),), [prod(wanted)]
+    if loader.partly and shape != tuple(wanted) and len(shape) == len(wanted):
+        where = loader.source or class_.source
+        if all(size <= most for size, most in zip(shape, wanted, strict=True)):
+            return Effect("degrades", "load", "cut", visible(name), f"it fills only a part: {sizes}", "", where,
+                          class_.basis), 0  # fmt: skip
+        see = f"{loader.other}: {sizes}"
+        return Effect("refuses", loader.stage, "refuses", visible(name), see, loader.other, where, class_.basis), 0
     odd = len(shape) != len(wanted) or any(n != axis and shape[n] != size for n, size in enumerate(wanted))
     by, fate = 0, loader.other if odd else "taken"
     if axis is not None and axis >= len(shape):
@@ -1384,18 +1396,23 @@ def _unset(class_: DrafterClass, rule: Param, param: str, world: World) -> Itera
         if holds is True:
             return
         unknown = unknown or (holds if isinstance(holds, Unknown) else None)
-    if rule.missing == "target":
+    missing = rule.missing
+    if rule.spared and class_.spares is not None:
+        spares = world.holds(class_.spares)
+        missing = rule.spared if spares is True else missing
+        unknown = unknown or (spares if isinstance(spares, Unknown) else None)
+    if missing == "target":
         return
-    fatal = rule.missing not in HELD
+    fatal = missing not in HELD
     see = (
-        f"{rule.missing}: the file has none of that name"
+        f"{missing}: the file has none of that name"
         if fatal
-        else f"the file has none of that name: it holds {_HOLDS[rule.missing]}"
+        else f"the file has none of that name: it holds {_HOLDS[missing]}"
     )
     if unknown is not None:
         yield _unsure("load", visible(param), unknown, "refuses" if fatal else "degrades")
     elif fatal:
-        yield Effect("refuses", "load", "refuses", visible(param), see, rule.missing, source, class_.basis)
+        yield Effect("refuses", "load", "refuses", visible(param), see, missing, source, class_.basis)
     else:
         yield Effect("degrades", "load", "unset", visible(param), see, "", source, class_.basis)
 

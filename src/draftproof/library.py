@@ -1271,7 +1271,11 @@ def _class(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
     for name, row in data["params"].items():
         loops = tuple(Loop(*loop) for loop in row.get("for", ()))
         params[name] = p.Param(name, over=loops, **{k: v for k, v in row.items() if k != "for"})
-    skips = tuple(p.Skip(**{("as_" if k == "as" else k): v for k, v in row.items()}) for row in data.get("skips", ()))
+    skips = tuple(
+        p.Skip(**{("as_" if k == "as" else k): v for k, v in row.items() if k != "for"},
+               over=tuple(Loop(*loop) for loop in row.get("for", ())))
+        for row in data.get("skips", ())
+    )  # fmt: skip
     return p.DrafterClass(
         id,
         title=data["title"],
@@ -1282,6 +1286,7 @@ def _class(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         unknown=data["unknown"],
         params=params,
         says=data.get("says", ""),
+        spares=data.get("spares"),
         basis=data.get("basis", "read"),
         stage=data.get("stage", "load"),
         left=data.get("left", ""),

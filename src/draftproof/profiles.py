@@ -120,6 +120,7 @@ class Loader(Record):
     stage: str = "load"  # when it is refused
     uneven: str = ""  # the class of the error where the first axis is no multiple of what a parameter says
     ones: bool = False  # axes of one in front count for nothing
+    partly: bool = False  # what is smaller on any axis fills a part
 
 
 class Param(Record):
@@ -131,6 +132,7 @@ class Param(Record):
     when: Expr | None = None
     over: tuple[Loop, ...] = ()
     missing: str = "noise"  # what it holds where the file has none: noise, ones, zeros, target, or a class of error
+    spared: str = ""  # what it holds then where the class spares what is missing, if that is another thing
     shared: Expr | None = None  # where this holds the target's stands in for a missing one
     harmless: Expr | None = None  # where this holds a missing one changes nothing
     replaced: Expr | None = None  # where this holds the target's takes its place, whatever the file has
@@ -142,6 +144,13 @@ class Param(Record):
     pads: str = ""  # tensors of one such name that are all padded alike change nothing
     joined: str = ""  # tensors of one such name are put together first, so that only their sum counts
     source: str = ""
+
+
+def filled(name: str, index: Mapping[str, object]) -> str:
+    """Return a name with numbers in its braces."""
+    for i, value in index.items():
+        name = name.replace(f"{{{i}}}", str(value))
+    return name
 
 
 class Name(Record):
@@ -164,10 +173,11 @@ class Skip(Record):
     early: bool = False  # before anything is loaded
     stage: str = ""  # when that is refused; "" is when the class looks for parameters
     source: str = ""
+    over: tuple[Loop, ...] = ()  # its globs stand for these layers
 
-    def covers(self, name: str) -> bool:
-        """Tell whether the rule speaks of a tensor."""
-        return any(like(name, glob) for glob in self.match)
+    def covers(self, name: str, rows: Sequence[Mapping[str, int]] = ({},)) -> bool:
+        """Tell whether the rule speaks of a tensor; rows are the numbers that its globs stand for."""
+        return any(like(name, filled(glob, row)) for glob in self.match for row in rows)
 
 
 class DrafterClass(Record):
@@ -182,6 +192,7 @@ class DrafterClass(Record):
     unknown: str  # a tensor that finds no parameter: dropped, or the class of the error
     params: Mapping[str, Param]
     says: str = ""  # the message of that error; {name} is the tensor
+    spares: Expr | None = None  # where this holds it is not asked whether all was loaded
     basis: str = "read"
     stage: str = "load"  # when tensors find their parameters
     left: str = ""  # of a file that is converted already: the class of the error for a tensor that finds none
