@@ -261,6 +261,7 @@ class Checkpoint:
         self.role = role
         self.findings: list[Finding] = list(source.notes)
         self._tables: dict[frozenset[str] | None, Table] = {}
+        self.whole: Table | None = None  # given, it is the table, whatever is looked for
 
     @cached_property
     def config(self) -> Config:
@@ -304,10 +305,21 @@ class Checkpoint:
         Of the names in ``named`` it is told whether they are listed, without reading a shard for them. ``enough``
         tells of a part of the wanted that the others need not be looked for.
         """
+        if self.whole is not None:
+            return self.whole
         key = None if wanted is None else frozenset(wanted)
         if named or key not in self._tables:
             self._tables[key] = self._table(key, frozenset(named), enough)
         return self._tables[key]
+
+    def every(self, names: Collection[str]) -> Table:
+        """Return the tensor table of a folder's files one after the other, whatever an index says: the last counts."""
+        found: list[Finding] = []
+        table = _Gather(self.source, None, found)
+        for name in names:
+            table.header(name)
+        basis = f"{', '.join(table.failed)} cannot be read" if table.failed else ""
+        return Table(table.tensors, table.files, basis, state="unreadable" if basis or refused(found) else "")
 
     def seen(self) -> Table:
         """Return the tensor table as far as it was asked for; nothing is read."""

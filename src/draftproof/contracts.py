@@ -338,6 +338,8 @@ class EngineRow(NamedTuple):
     late: bool = False  # after all else of its stage
     since: str = ""  # the first version to which it applies; "" is all
     until: str = ""  # the first to which it no longer applies
+    order: str = ""  # the stage among whose it comes, if that is another than the one it is told of
+    early: bool = False  # before all else of that stage
     line: Callable[[], str] = str  # where it stands, when that is asked
 
     @property

@@ -15,8 +15,8 @@ from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
-from draftproof.checkpoint import damaged
-from draftproof.conform import View, looked_for_all
+from draftproof.checkpoint import Checkpoint, damaged
+from draftproof.conform import View, conform, looked_for_all
 from draftproof.contracts import EngineRow, Fact, Loop
 from draftproof.dims import (
     Absent,
@@ -50,11 +50,13 @@ from draftproof.profiles import (
     Profile,
     Request,
     Skip,
+    Through,
     filled,
 )
 from draftproof.strict import CONFIG_LIMIT
 from draftproof.versions import resolve
 
+WHOLE_LIMIT = 1 << 20  # bytes of a JSON file that is read whole for a rule
 MAX_PARAMS = 20_000  # of a class; a config that says more is not believed
 OUTCOMES = ("refuses", "degrades", "unknown", "changes")  # an effect's, the worst first
 MEANT = "as meant"
@@ -78,6 +80,8 @@ class Effect(NamedTuple):
     do: str = ""  # where it is more than the code's own
     worst: str = "refuses"  # of one that is unknown: what it may turn out to be
     late: bool = False  # after all else of its stage
+    early: bool = False  # before all else of it
+    order: str = ""  # the stage among whose it comes, if that is another
 
 
 @dataclass
@@ -107,7 +111,7 @@ class Prediction:
     def refusal(self) -> Effect | None:
         """Return the refusal that comes first."""
         refusals = [e for e in self.effects if e.outcome == "refuses"]
-        return min(refusals, key=lambda e: (STAGES.index(e.stage), e.late), default=None)
+        return min(refusals, key=lambda e: (STAGES.index(e.order or e.stage), not e.early, e.late), default=None)
 
     @property
     def outcome(self) -> str:
@@ -165,6 +169,7 @@ class World:
         self.facts = facts if facts is not None else couple.facts if couple is not None else {}
         self.profile, self.drafter, self.target, self.couple = profile, drafter, target, couple
         self.configs = configs
+        self.own = drafter.table  # as the checkpoint itself says what belongs to it
         self.flags = flags
         self.request = request or {}
         self.said: dict[str, Any] = dict(said)  # version, family, line, runner, method, architecture, code, captured
@@ -204,6 +209,8 @@ class World:
             return said if isinstance(said, Unknown) else Known(said, name)
         if name == "lifted":
             return Known(bool(self.lifted), "the drafter's config")
+        if name == "overrides":  # what the flag says that changes keys of both configs
+            return self._overriding
         if name == "read_as":
             return Known(self.read_as, "the drafter's config")
         if name in self.exprs:
@@ -224,13 +231,27 @@ class World:
             return Known(fact.value, fact.source) if fact else Absent("what is declared of the drafter")
         if side == "written":  # what the file itself says of a key
             return self._written(self.drafter, key)
+        if side == "overrides":  # a key of what the flag says that changes keys of both configs
+            said = self._overriding.value if isinstance(self._overriding, Known) else {}
+            there = isinstance(said, Mapping) and key in said
+            return Known(said[key], f"launch: {self.profile.overrides}") if there else Absent(f"launch: {key}")
         if side == "whole":  # at the top of the file, whatever is read in its place
-            config = self.drafter.checkpoint.config
+            whose = self.target if key.startswith("target.") else self.drafter
+            if whose is None:
+                return Unknown("no target is given", told=True)
+            config, key = whose.checkpoint.config, key.removeprefix("target.")
             return Known(None, f"drafter config.json: {key}") if config.is_null(key) else config(key)
         if side == "stored":
             return self._stored(key) if key != "tokens" else self._tokens(self.target, "target")
         if side == "held":
             return self._held(key)
+        if side == "cast":  # what is made of a value that is cast to an integer; one that cannot be stays as it is
+            seen = self(key)
+            return seen._replace(value=_casts(seen.value)) if isinstance(seen, Known) else seen
+        if side == "json":
+            return self._text_of(*key.split(".", 2))
+        if side == "named":
+            return self._named(key)
         if side in ("rows", "columns"):  # of the tensor that plays a part
             part = self.drafter.contract.roles.get(key, "") if self.drafter.contract else ""
             tensor, axis = self.drafter.tensor(part), ("rows", "columns").index(side)
@@ -270,6 +291,53 @@ class World:
         said = [damaged(source, one) for one, known in zip(found, fine, strict=True) if not known]
         odd = next((one for one in said if isinstance(one, Unknown)), None)
         return odd if odd is not None and True not in said else Known(True in said, "the drafter's files")
+
+    def _named(self, flag: str) -> Seen:
+        """Return what a file is that a flag names, of the drafter's: absent, folder, nothing, zip, other; else elsewhere."""
+        seen = self._flag(flag)
+        if not isinstance(seen, Known) or not isinstance(seen.value, str):
+            return seen
+        source, path = self.drafter.checkpoint.source, seen.value
+        places = [place.rstrip("/") for place in (source.name, source.repo, str(source.folder or "")) if place]
+        inside = next((path[len(place) :].strip("/") for place in places if f"{path}/".startswith(f"{place}/")), None)
+        if not path:
+            return Known("absent", f"launch: {flag}")
+        if inside is None or not source.has_files:
+            return Known("elsewhere", f"launch: {flag}")
+        if not inside or inside in source.folders:
+            return Known("folder", f"launch: {flag}")
+        if inside not in source.files:
+            return Known("absent" if self._listed and "/" not in inside else "elsewhere", f"launch: {flag}")
+        try:
+            head = source.read(inside, 0, 4)
+        except OSError:
+            return Known("elsewhere", f"launch: {flag}")
+        return Known("zip" if head == b"PK\3\4" else "other" if head else "nothing", f"launch: {flag}")
+
+    def _text_of(self, side: str, stem: str, key: str = "") -> Seen:
+        """Return the kind of what STEM.json of a side holds, or a key of it: no JSON, absent, or as kind() says.
+
+        A large file is not read whole: one that begins and ends as an object does is taken for one.
+        """
+        view, name = {"drafter": self.drafter, "target": self.target}.get(side), f"{stem}.json"
+        source = view.checkpoint.source if view is not None else None
+        if source is None or source.kind != "folder":
+            return Known("unread", name)
+        if name not in source.files:
+            return Known("absent", name)
+        size = source.files[name]
+        try:
+            if size > WHOLE_LIMIT:
+                ends = source.read(name, 0, 64).lstrip()[:1] + source.read(name, size - 64, size).rstrip()[-1:]
+                return Known("table" if ends == b"{}" else "no JSON", name)
+            value: Any = json.loads(source.read(name, 0, size).decode("utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return Known("no JSON", name)
+        for part in filter(None, key.split(".")):
+            if not isinstance(value, Mapping) or part not in value:
+                return Known("absent", name)
+            value = value[part]
+        return Known(kind_of(Known(value, name)), name)
 
     @property
     def _listed(self) -> bool:
@@ -352,10 +420,12 @@ class World:
         if key == "count":
             return Known(len(table.tensors), "the drafter's files")
         if key == "later":
-            files, own = self.drafter.checkpoint.source.files, set(table.files.values())
+            files, own = self.drafter.checkpoint.source.files, set(self.own.files.values())
             copies = {size for name, size in files.items() if name in own}
-            more = [n for n, size in files.items() if n.endswith(".safetensors") and n not in own
-                    and size not in copies and n > max(own, default=n)]  # fmt: skip
+            more = {n for n, size in files.items() if n.endswith(".safetensors") and n not in own
+                    and size not in copies and n > max(own, default=n)}  # fmt: skip
+            if self.own is not table:  # of all that is read, only what has a tensor of it
+                more &= {table.files.get(name, "") for name in self.own.tensors}
             indexed = any(n.endswith(".safetensors.index.json") for n in files)
             if more and not indexed and not table.complete:
                 return Unknown("not all tensors were read", told=True)
@@ -445,12 +515,12 @@ class World:
         name = self.model_type
         if not any(name in one.types or name in one.known for one in self.configs):
             return "none"
-        return "wrong" if any(self._wrong(self._class_keys)) else "class"
+        return "wrong" if any(self.wrong(self.drafter, self._class_keys)) else "class"
 
-    def _wrong(self, keys: Mapping[str, KeyOf]) -> Iterator[tuple[str, str, KeyOf]]:
-        """Yield each key that holds another kind of value than its class takes, with that kind."""
+    def wrong(self, view: View, keys: Mapping[str, KeyOf]) -> Iterator[tuple[str, str, KeyOf]]:
+        """Yield each key of a side that holds another kind of value than its class takes, with that kind."""
         for key, rule in keys.items():
-            value = self._written(self.drafter, key)
+            value = self._written(view, key)
             kind = kind_of(value) if not isinstance(value, Unknown) else "absent"
             if kind != "absent" and kind not in rule.kinds and "any" not in rule.kinds:
                 yield key, kind, rule
@@ -484,12 +554,20 @@ class World:
     @cached_property
     def overrides(self) -> Mapping[str, Any]:
         """Return the keys of both configs that the launch gives; none where it says no JSON object."""
-        text = self.flags.get(self.profile.overrides) if self.profile.overrides else None
+        said = self._overriding
+        keys = said.value if isinstance(said, Known) and isinstance(said.value, Mapping) else {}
+        return {key: value for key, value in keys.items() if key not in self.profile.overrides_late}
+
+    @cached_property
+    def _overriding(self) -> Seen:
+        """Return what the flag holds that changes keys of both configs; Absent where that is no JSON."""
+        seen = self._flag(self.profile.overrides) if self.profile.overrides else Absent("the launch")
+        if not isinstance(seen, Known) or not isinstance(seen.value, str):
+            return seen
         try:
-            said = json.loads(text) if isinstance(text, str) else text
-        except ValueError:
-            return {}
-        return said if isinstance(said, Mapping) else {}
+            return Known(json.loads(seen.value), seen.witness)
+        except (ValueError, RecursionError):
+            return Absent(f"{seen.witness}, which is no JSON")
 
     @cached_property
     def lifted(self) -> tuple[str, ...]:
@@ -577,6 +655,7 @@ def predict(
         drafter = replace(drafter, table=drafter.checkpoint.table())  # an engine goes over all that stands beside it
     if target is not None and target.contract is None:
         target = replace(target, config=target.checkpoint.config)
+    own, drafter = drafter, _as_loaded(profile, library, drafter)
     out = Prediction(profile, version, not asked, asked)
     family = drafter.contract.id if drafter.contract else ""
     said: dict[str, str | Unknown] = {
@@ -588,6 +667,7 @@ def predict(
     through = profile.configs
     configs = [c for id in through.is_ if (c := library.get("configs", id)[0])] if through is not None else []
     world = World(profile, drafter, target, couple, flags or {}, said, configs, facts, request)
+    world.own = own.table if own is not drafter else world.own
     if drafter.table.format and drafter.table.format not in profile.formats:
         unread = Unknown(f"how it reads a drafter from {drafter.table.format} was not read")
         out.effects.append(_unsure("load", "drafter", unread))
@@ -634,6 +714,29 @@ def predict(
         out.effects.append(_unsure("run", "family", Unknown(why, told=True), "degrades"))
     out.beside += _beside(profile, world)
     return out
+
+
+def _as_loaded(profile: Profile, library: Library, drafter: View) -> View:
+    """Return a drafter as the engine's loader comes to its files, where that is another way than an index, or one file.
+
+    An index of another name counts for nothing: every safetensors file is read, and the last that has a tensor counts.
+    """
+    checkpoint = drafter.checkpoint
+    source = checkpoint.source
+    if not profile.index or profile.index in source.files or source.kind != "folder":
+        return drafter
+    files = sorted(name for name in source.files if name.endswith(".safetensors"))
+    if len(files) == 2 and tuple(files) == tuple(profile.instead):
+        files = files[1:]
+    indexed = any(name.endswith(".safetensors.index.json") for name in source.files)
+    if not files or (not indexed and set(files) == set(drafter.table.files.values())):
+        return drafter
+    named = {n: size for n, size in source.files.items() if not n.endswith(".safetensors.index.json")}
+    other = Checkpoint(replace(source, files=named, notes=[]), checkpoint.role)
+    other.whole = other.every(files)
+    if drafter.contract is not None:
+        return conform(drafter.contract, other, library=library)
+    return replace(drafter, checkpoint=other, table=other.whole)
 
 
 class Advised(NamedTuple):
@@ -767,31 +870,52 @@ def _configured(world: World) -> Iterator[Effect]:
     if through is None or through.alone or not configs or world.holds(through.when) is not True:
         return
     parts: dict[str, Any] = {"source": through.source or configs[0].source, "basis": configs[0].basis}
+    if through.target and world.target is not None and not isinstance(world("target.model_type"), Unknown):
+        yield from _configured_target(world, through, parts)
     name = world.model_type
     if name and not any(name in one.types or name in one.known for one in configs):
         see = f"{through.unknown}: it has no config class for {visible(name)}"
         yield Effect("refuses", through.stage, "refuses", "model_type", see, through.unknown, **parts)
-    for key, kind, rule in world._wrong(world.class_keys):
+    for key, kind, rule in world.wrong(world.drafter, world.class_keys):
         see = f"{through.wrong}: {key} is {kind} where it takes {' or '.join(rule.kinds)}"
-        yield Effect("refuses", through.stage, "refuses", key, see, through.wrong, **parts)
+        stage = (world.profile.overrides_stage if key in world.overrides else "") or through.stage
+        yield Effect("refuses", stage, "refuses", key, see, through.wrong, **parts)
+
+
+def _configured_target(world: World, through: Through, parts: Mapping[str, Any]) -> Iterator[Effect]:
+    """Say what the class does not take through which the target's config is read, unless the repo brings its own."""
+    assert world.target is not None
+    seen = world("target.model_type")
+    said = seen.value if isinstance(seen, Known) and isinstance(seen.value, str) else ""
+    name = through.also.get(said, said)
+    own = not isinstance(world("target.auto_map"), Absent)
+    held = next((one for one in world.configs if name in one.types), None)
+    if said and not own and held is None and not any(name in one.known for one in world.configs):
+        see = f"{through.unknown}: it has no config class for {visible(said)}"
+        yield Effect("refuses", through.stage, "refuses", "target.model_type", see, through.unknown, early=True, **parts)
+    for key, kind, rule in world.wrong(world.target, held.keys(name)) if held is not None and not own else ():
+        if key not in world.overrides:
+            see = f"{through.wrong}: {key} is {kind} where it takes {' or '.join(rule.kinds)}"
+            yield Effect("refuses", through.stage, "refuses", f"target.{key}", see, through.wrong, early=True, **parts)
 
 
 def _hooked(profile: Profile, world: World) -> Iterator[Effect]:
     """Say whether the engine takes the target, and whether that gives what a drafter reads."""
     yield from _served(profile, world)
-    if profile.hookless is None:
+    if not profile.hookless:
         return
     method = world("method")
     if isinstance(method, Unknown):
         return  # which is told
     name = str(method.value) if isinstance(method, Known) else ""
     globs = profile.hooks.get(profile.alike.get(name, name))
-    needed = world.holds(profile.hookless.when)
-    if globs is None or needed is False:
+    row = world.first(profile.hookless)
+    if globs is None or row is None:
         return
+    stage = profile.hookless[0].stage
     seen = world("target.architectures")
     if isinstance(seen, Unknown):
-        yield _unsure(profile.hookless.stage, "target", seen)
+        yield _unsure(stage, "target", seen)
         return
     named = seen.value if isinstance(seen, Known) and isinstance(seen.value, list) else []
     names = [n for n in named if isinstance(n, str)]
@@ -801,12 +925,11 @@ def _hooked(profile: Profile, world: World) -> Iterator[Effect]:
     known = (*profile.targets, *profile.unhooked)
     if known and not any(like(name, glob) for name in names for glob in known):
         why = Unknown(f"no class of {profile.title} for {shown} was read")
-        yield _unsure(profile.hookless.stage, "target", why)
-        return
-    if isinstance(needed, Unknown):
-        yield _unsure(profile.hookless.stage, "target", needed)
+        yield _unsure(stage, "target", why)
+    elif isinstance(row, Unknown):
+        yield _unsure(stage, "target", row)
     else:
-        yield _of(profile.hookless, "target", name=shown)
+        yield _of(row, "target", name=shown)
 
 
 def _unsure(stage: str, subject: str, why: Unknown, worst: str = "refuses") -> Effect:
@@ -819,7 +942,8 @@ def _of(row: EngineRow, subject: str = "", **words: str) -> Effect:
         see = see.replace(f"{{{word}}}", value)
     kind = row.effect or {"refuses": "refuses", "degrades": "reads", "changes": "copes"}[row.outcome]
     return Effect(row.outcome, row.stage, kind, subject or row.key or row.id, see, row.error, row.source,
-                  row.basis, row.line, log=row.log, do=row.do, late=row.late)  # fmt: skip
+                  row.basis, row.line, log=row.log, do=row.do, late=row.late, early=row.early,
+                  order=row.order)  # fmt: skip
 
 
 def _served(profile: Profile, world: World) -> Iterator[Effect]:
@@ -834,7 +958,9 @@ def _served(profile: Profile, world: World) -> Iterator[Effect]:
 def _rows(rows: Sequence[EngineRow], world: World) -> Iterator[Effect]:
     for row in rows:
         holds = world.holds(row.when)
-        if holds is True:
+        if holds is True and row.outcome == "unknown":
+            yield _unsure(row.stage, row.key or row.id, Unknown(_shown(row.see, world)))
+        elif holds is True:
             yield _of(row)._replace(see=_shown(row.see, world))
         elif isinstance(holds, Unknown) and row.outcome != "changes":
             yield _unsure(row.stage, row.key or row.id, holds, row.outcome)
@@ -1541,6 +1667,11 @@ def _cast(value: Any) -> Any:
         return int(value) if isinstance(value, (int, float, str)) else value
     except (ValueError, OverflowError):
         return value
+
+
+def _casts(value: Any) -> Any:
+    """Return the integer that a value is cast to, or those of a list of such values."""
+    return [_cast(one) for one in value] if isinstance(value, list) else _cast(value)
 
 
 def _oddly(row: Capture, key: AuxKey, ids: Any) -> tuple[str, str]:

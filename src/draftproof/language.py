@@ -282,6 +282,7 @@ def _fate(*words: str) -> Spec:
 
 _HAPPENS: Mapping[str, Spec] = {
     **_ROW,
+    "outcome": _s("what it does", required=True, choices=("refuses", "degrades", "changes", "unknown")),
     "key": _s("the drafter's config key it is about"),
     "see": _s("what the user will see; {expression} stands for its value", required=True),
     "when": Spec("cond", "over the engine's facts and the dims of the pair", required=True),
@@ -291,6 +292,8 @@ _HAPPENS: Mapping[str, Spec] = {
     "log": _s("what the log says of it; without it, nothing"),
     "do": _s("what to do, where that is more than the code's own"),
     "late": Spec("bool", "it comes after all else of its stage"),
+    "early": Spec("bool", "it comes before all else of its stage"),
+    "order": _s("the stage among whose it comes, if that is another than the one it is told of", choices=_STAGES),
     **_SPAN,
 }
 _COND = Spec("cond", "an expression over the engine's facts")
@@ -541,6 +544,10 @@ KINDS: Mapping[str, Spec] = {
         lift_with=_s("a key: only beside it such a table is read"),
         lift_keeps=_list(_s("a key that is read from the whole first all the same")),
         overrides=_s("a flag whose JSON object takes the place of keys of both configs"),
+        overrides_late=_list(_s("a key of it that comes too late: what the file says was read before")),
+        overrides_stage=_s("when a value of the wrong kind is refused that stands there", choices=_STAGES),
+        index=_s("the only index that counts; without it every safetensors file is read, by name"),
+        instead=_list(_s("a file"), "where no more than two such files are there, the first is passed over"),
         lift_by=_s("a key of the whole whose text says which other keys are"),
         lift_alone=_map(_list(_s("a key that the whole alone says")), "that text -> such keys", NAME),
         lift_copies=_map(
@@ -555,6 +562,7 @@ KINDS: Mapping[str, Spec] = {
             stage=_s("when it reads them", choices=_STAGES),
             unknown=_s("the class of the error for a model_type that has none"),
             wrong=_s("the class of the error for a value of the wrong kind"),
+            target=Spec("bool", "the target's config goes through them too, before anything else happens"),
             alone=Spec("bool", "where there is an error, the config is read as it stands, without defaults"),
             also=_map(_s("a model_type"), "a model_type that the engine adds -> the one whose class it takes"),
             **_SPAN,
@@ -617,10 +625,13 @@ KINDS: Mapping[str, Spec] = {
             "code of what is wrong with a tensor's bytes, the first counts -> what reading it does",
             r"STF\d+",
         ),
-        hookless=_table(
-            "what happens with any other",
-            **{k: v for k, v in _HAPPENS.items() if k not in ("when", *_SPAN)},
-            when=Spec("cond", "where a method needs anything of the target"),
+        hookless=_list(
+            _table(
+                "what happens with any other; the first that applies counts",
+                **{k: v for k, v in _HAPPENS.items() if k != "when"},
+                when=Spec("cond", "where a method needs anything of the target"),
+            ),
+            one=True,
         ),
         captures=_list(
             _table(

@@ -681,7 +681,7 @@ def _check_engine(data: Mapping[str, Any], out: Problems, library: Library) -> N
 
 
 # what is found
-SAYS = ("version", "lifted", "read_as", "runner", "method", "code", "architecture", "family", "line", "captured")
+SAYS = ("version", "lifted", "read_as", "overrides", "runner", "method", "code", "architecture", "family", "line", "captured")
 
 
 _SIDES = (
@@ -697,6 +697,10 @@ _SIDES = (
     "whole",
     "stored",
     "held",
+    "overrides",
+    "cast",
+    "json",
+    "named",
 )  # what stands before a key, a flag, a fact, a tensor
 
 
@@ -828,7 +832,8 @@ def _check_profile(data: Mapping[str, Any], out: Problems, library: Library) -> 
                 )
     rows = [(("rows", n), row) for n, row in enumerate(data.get("rows") or ())]
     asks = [(("requests", n), row) for n, row in enumerate(data.get("requests") or ())]
-    for path, row in [*rows, *asks, *(((key,), data.get(key)) for key in ("unregistered", "unserved", "hookless"))]:
+    bare = [(("hookless", n), row) for n, row in enumerate(data.get("hookless") or ())]
+    for path, row in [*rows, *asks, *bare, *(((key,), data.get(key)) for key in ("unregistered", "unserved"))]:
         if row and "refuse" in str(row.get("outcome", row.get("does"))) and "error" not in row:
             out.add("CON105", (*path, "error"), "nothing", expected="error: the class of what is raised")
 
@@ -1196,7 +1201,8 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         formats=data.get("formats", ()),
         lifts=data.get("lifts", ()),
         lift_with=data.get("lift_with", ""),
-        overrides=data.get("overrides", ""),
+        **{key: data[key] for key in ("overrides", "overrides_late", "overrides_stage", "index", "instead")
+           if key in data},
         lift_keeps=data.get("lift_keeps", ()),
         lift_by=data.get("lift_by", ""),
         lift_alone=data.get("lift_alone", {}),
@@ -1217,7 +1223,7 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         alike=data.get("alike", {}),
         unhooked=data.get("unhooked", ()),
         misread=data.get("misread", {}),
-        hookless=_row(says, bare, out, "hookless") if (bare := data.get("hookless")) else None,
+        hookless=tuple(_row(says, row, out, "hookless", n) for n, row in enumerate(data.get("hookless", ()))),
         beside=tuple(p.Beside(**row) for row in data.get("beside", ())),
         portable=data.get("portable", {}),
         captures=tuple(

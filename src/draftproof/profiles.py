@@ -235,6 +235,7 @@ class Through(Record):
     also: Mapping[str, str] = MappingProxyType({})
     source: str = ""
     when: Expr | None = None  # where this does not hold nothing is known of what they refuse
+    target: bool = False  # the target's config goes through them too, before anything else happens
     alone: bool = False  # a config that has no class, or that its class refuses, is read as it stands
 
 
@@ -289,7 +290,7 @@ class Profile(Record):
     others: tuple[str, ...]  # globs over architectures that it has code for, which was not read
     unregistered: EngineRow | None
     hooks: Mapping[str, tuple[str, ...]]  # method -> globs over the architectures of targets that serve it
-    hookless: EngineRow | None
+    hookless: tuple[EngineRow, ...]  # the first that applies counts
     targets: tuple[str, ...]  # globs over the architectures of targets whose class was read; none: all
     captures: tuple[Capture, ...]
     loaders: Mapping[str, Loader]
@@ -306,6 +307,10 @@ class Profile(Record):
     lift_with: str = ""  # a key: only beside it the tables are read in place of the whole
     lift_keeps: tuple[str, ...] = ()  # keys that are read from the whole first
     overrides: str = ""  # a flag whose JSON object takes the place of keys of both configs
+    overrides_late: tuple[str, ...] = ()  # keys of that object that come too late: the file's were read before
+    overrides_stage: str = ""  # when a value of the wrong kind is refused that stands there
+    index: str = ""  # the only index that counts: without it every safetensors file is read, by name
+    instead: tuple[str, ...] = ()  # where no more than these two files are there, the first is passed over
     lift_by: str = ""  # a key of the whole whose text says which others are
     lift_alone: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # that text -> keys that the whole alone says
     lift_copies: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # that text -> such keys

@@ -126,7 +126,7 @@ def build(case: Case, folder: Path) -> Path:
 
 def _same(one: Model, other: Model) -> bool:
     same = one.tensors.keys() == other.tensors.keys() and all(t is other.tensors[n] for n, t in one.tensors.items())
-    return same and one.config == other.config and one.files.keys() == other.files.keys()
+    return same and one.config == other.config and one.files == other.files and one.gone == other.gone
 
 
 def prompt(case: Case) -> Sequence[int]:
@@ -366,28 +366,29 @@ def _sharded(shards: Sequence[Sequence[str]], index: Mapping[str, str] | str, lo
 
 
 def _beside(files: Mapping[str, Any]) -> Fault:
-    """Return a fault that puts files beside the drafter's: a text, some of its tensors, or new tensors and numbers.
+    """Return a fault that puts files beside the drafter's, or with `target.` in front the target's: a text, some of its tensors, or new tensors and numbers.
 
     What is made so may be damaged; a file that is ``gone`` is not written.
     """
 
     def fault(target: Model, drafter: Model) -> None:
-        for name, what in files.items():
+        for at, what in files.items():
+            side, name = _side(target, drafter, at)
             if isinstance(what, str):
-                drafter.files[name] = what.encode
+                side.files[name] = what.encode
                 continue
             if what.get("gone"):
-                drafter.gone = (*drafter.gone, name)
+                side.gone = (*side.gone, name)
                 continue
             change = _values(VALUES[what["values"]]) if "values" in what else None
-            held = {n: t for n, t in drafter.tensors.items() if _any(n, what.get("tensors", ()))}
+            held = {n: t for n, t in side.tensors.items() if _any(n, what.get("tensors", ()))}
             held = {n: change(n, t)[1] if change and t.dtype == "F32" else t for n, t in held.items()}
             made = {
-                n: row if isinstance(row, int) else fixtures.made_of(drafter.name, n, row, drafter.config)
+                n: row if isinstance(row, int) else fixtures.made_of(side.name, n, row, side.config)
                 for n, row in what.get("made", {}).items()
             }
             whole = partial(packed, name, {**held, **made})
-            drafter.files[name] = partial(_damaged, what["damaged"], whole) if "damaged" in what else whole
+            side.files[name] = partial(_damaged, what["damaged"], whole) if "damaged" in what else whole
 
     return fault
 

@@ -222,7 +222,7 @@ def write(model: Model, folder: Path) -> Path:
         (folder / "config.json").write_text(json.dumps(model.config, indent=2) + "\n", encoding="utf-8")
     if model.tensors and model.weights not in model.gone:
         (folder / model.weights).write_bytes(safetensors(model.tensors))
-    for name, content in model.files.items():
+    for name, content in ((name, made) for name, made in model.files.items() if name not in model.gone):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content())
     return folder

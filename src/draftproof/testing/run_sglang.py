@@ -397,6 +397,9 @@ class Run:
             server_args=args, model_config=target, spec_algorithm=algorithm, is_draft_worker=False
         )
         self.stage = "load"
+        # the scheduler has it before any weights; that of a drafter is never looked at
+        skipped = args.skip_tokenizer_init
+        self.tokenizer = None if skipped else get_tokenizer(args.tokenizer_path or target.model_path)
         self.target = load(target)
         self.watch.unset(self.target)
         wanted = {
@@ -482,7 +485,7 @@ class Run:
             worker._resolve_shared_embed_and_head = types.MethodType(own, worker)
         if algorithm.is_standalone():
             EagleDraftWorker.init_token_map(worker)
-            self.same_vocabulary(args, target, draft)
+            self.same_vocabulary(target, draft)
             return worker.hot_token_id
         for step in ("init_token_map", "init_lm_head"):
             setattr(worker, step, types.MethodType(getattr(EagleDraftWorker, step), worker))
@@ -491,23 +494,19 @@ class Run:
         EagleDraftWorker.alloc_memory_pool(worker)
         return worker.hot_token_id
 
-    def same_vocabulary(self, args, target, draft) -> None:
+    def same_vocabulary(self, target, draft) -> None:
         """Hold both vocabularies together as the worker of a plain draft model does."""
         if not hasattr(StandaloneWorkerV2, "_validate_vocab_compatibility"):
             return
         inner = types.SimpleNamespace(
             draft_runner=types.SimpleNamespace(model_config=draft),
-            draft_worker=types.SimpleNamespace(tokenizer=self.tokenizer(draft.model_path)),
+            draft_worker=types.SimpleNamespace(tokenizer=None),  # managers/tp_worker.py:326
         )
         StandaloneWorkerV2._validate_vocab_compatibility(
             types.SimpleNamespace(_draft_worker=inner),
             target_vocab_size=target.vocab_size,
-            target_tokenizer=self.tokenizer(args.tokenizer_path or target.model_path),
+            target_tokenizer=self.tokenizer,
         )
-
-    def tokenizer(self, path: str):
-        """Return a folder's tokenizer as SGLang loads it."""
-        return get_tokenizer(path)
 
     def chain(self, ids, hot) -> None:
         """Prefill both sides and draft two tokens, one after the other."""
@@ -559,7 +558,7 @@ class Run:
         size = int(context.get_spec().speculative_num_draft_tokens)
         self.draft.set_block_size(size)
         runner = types.SimpleNamespace(model=self.target, model_config=target)
-        side = types.SimpleNamespace(model_runner=runner, tokenizer=self.tokenizer(target.model_path))
+        side = types.SimpleNamespace(model_runner=runner, tokenizer=self.tokenizer)
         worker = types.SimpleNamespace(
             server_args=args, target_worker=side, _target_worker=side, device=torch.device("cpu")
         )
