@@ -293,7 +293,7 @@ class World:
         return odd if odd is not None and True not in said else Known(True in said, "the drafter's files")
 
     def _named(self, flag: str) -> Seen:
-        """Return what a file is that a flag names, of the drafter's: absent, folder, nothing, zip, other; else elsewhere."""
+        """Return what a file of the drafter is that a flag names: absent, folder, nothing, zip or other; or elsewhere."""
         seen = self._flag(flag)
         if not isinstance(seen, Known) or not isinstance(seen.value, str):
             return seen
@@ -892,7 +892,9 @@ def _configured_target(world: World, through: Through, parts: Mapping[str, Any])
     held = next((one for one in world.configs if name in one.types), None)
     if said and not own and held is None and not any(name in one.known for one in world.configs):
         see = f"{through.unknown}: it has no config class for {visible(said)}"
-        yield Effect("refuses", through.stage, "refuses", "target.model_type", see, through.unknown, early=True, **parts)
+        yield Effect(
+            "refuses", through.stage, "refuses", "target.model_type", see, through.unknown, early=True, **parts
+        )
     for key, kind, rule in world.wrong(world.target, held.keys(name)) if held is not None and not own else ():
         if key not in world.overrides:
             see = f"{through.wrong}: {key} is {kind} where it takes {' or '.join(rule.kinds)}"

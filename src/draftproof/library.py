@@ -681,7 +681,19 @@ def _check_engine(data: Mapping[str, Any], out: Problems, library: Library) -> N
 
 
 # what is found
-SAYS = ("version", "lifted", "read_as", "overrides", "runner", "method", "code", "architecture", "family", "line", "captured")
+SAYS = (
+    "version",
+    "lifted",
+    "read_as",
+    "overrides",
+    "runner",
+    "method",
+    "code",
+    "architecture",
+    "family",
+    "line",
+    "captured",
+)
 
 
 _SIDES = (

@@ -366,9 +366,10 @@ def _sharded(shards: Sequence[Sequence[str]], index: Mapping[str, str] | str, lo
 
 
 def _beside(files: Mapping[str, Any]) -> Fault:
-    """Return a fault that puts files beside the drafter's, or with `target.` in front the target's: a text, some of its tensors, or new tensors and numbers.
+    """Return a fault that puts files beside the drafter's, or with `target.` in front the target's.
 
-    What is made so may be damaged; a file that is ``gone`` is not written.
+    A file is a text, some of the tensors, or new tensors and numbers. What is made so may be damaged; a file that is
+    ``gone`` is not written.
     """
 
     def fault(target: Model, drafter: Model) -> None:
