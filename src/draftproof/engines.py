@@ -293,7 +293,7 @@ class World:
         return odd if odd is not None and True not in said else Known(True in said, "the drafter's files")
 
     def _named(self, flag: str) -> Seen:
-        """Return what a file of the drafter is that a flag names: absent, folder, nothing, zip or other; or elsewhere."""
+        """Return what a file of the drafter is that a flag names: absent, folder, nothing, zip, other, elsewhere."""
         seen = self._flag(flag)
         if not isinstance(seen, Known) or not isinstance(seen.value, str):
             return seen
