@@ -527,7 +527,7 @@ class World:
 
     def _written(self, view: View, key: str) -> Seen:
         """Return what a config says of a key; null is a value here, for engines tell it from what is not there."""
-        if (first := key.partition(".")[0]) in self.overrides:
+        if (first := key.partition(".")[0]) in self.overrides and self._overridden(view):
             value: Any = self.overrides
             for part in key.split("."):
                 if not isinstance(value, Mapping) or part not in value:
@@ -551,9 +551,13 @@ class World:
                 return seen
         return Absent(f"{view.checkpoint.role} config.json: {tables[0]}.{key}") if tables and not whole else config(key)
 
+    def _overridden(self, view: View) -> bool:
+        """Tell whether what the launch gives takes the place of keys of a side's config."""
+        return not (of := self.profile.overrides_of) or view is (self.target if of == "target" else self.drafter)
+
     @cached_property
     def overrides(self) -> Mapping[str, Any]:
-        """Return the keys of both configs that the launch gives; none where it says no JSON object."""
+        """Return the keys of configs that the launch gives; none where it says no JSON object."""
         said = self._overriding
         keys = said.value if isinstance(said, Known) and isinstance(said.value, Mapping) else {}
         return {key: value for key, value in keys.items() if key not in self.profile.overrides_late}

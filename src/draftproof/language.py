@@ -82,6 +82,7 @@ NAME = r"[a-z_][A-Za-z0-9_]*(\.[a-z_][A-Za-z0-9_]*)*"  # of a dim
 EXPR = Spec("expr", "an expression over dims")
 LEVEL = _s("how bad a breach is", choices=("error", "warning", "info"))
 CODE = _s("a rule's code; a trailing * stands for all that begin so", pattern=r"[A-Z]+\d*\*?")
+HELD = r"(int|float|bool|text|floats|ranges)\??( [<>]=?-?\d+)*"  # what a value is read as, and its limits
 SOURCED = "where the fact was read"
 MATCHES = ("exact", "path", "glob", "part", "regex")  # how a text names modules
 DTYPE_SETS = {"float": ("BF16", "F16", "F32"), "index": ("I64", "I32")}  # names that stand for several dtypes
@@ -544,6 +545,7 @@ KINDS: Mapping[str, Spec] = {
         lift_with=_s("a key: only beside it such a table is read"),
         lift_keeps=_list(_s("a key that is read from the whole first all the same")),
         overrides=_s("a flag whose JSON object takes the place of keys of both configs"),
+        overrides_of=_s("of that one alone", choices=("target", "drafter")),
         overrides_late=_list(_s("a key of it that comes too late: what the file says was read before")),
         overrides_stage=_s("when a value of the wrong kind is refused that stands there", choices=_STAGES),
         index=_s("the only index that counts; without it every safetensors file is read, by name"),
@@ -841,13 +843,15 @@ KINDS: Mapping[str, Spec] = {
                 says=_s("what that is, in words"),
                 words=_map(Spec("value"), "texts that it takes besides -> value"),
                 default=Spec("value", "what it is where it is not given"),
+                unset=_list(Spec("value"), "values that are as if it were not given"),
                 many=Spec("bool", "given again, it adds"),
                 dashes=Spec("bool", "keys of its table may be written with dashes, too"),
                 null=Spec("bool", "an empty text, and None, stand for nothing"),
+                held=_s("what its value must be, such as int >=1: looked at later than how it is typed", pattern=HELD),
                 keys=_list(_s(), "the keys that its table may have"),
                 kinds=_map(
-                    _s(pattern=r"(int|float|bool|text|floats|ranges)\??"),
-                    "key of its table -> what it takes, as pydantic reads it; with a ? null too",
+                    _s(pattern=HELD),
+                    "key of its table -> what it takes, as pydantic reads it; with a ? null too, limits follow",
                 ),
                 gone=_s("the engine had it once, and refuses it: what to use instead"),
                 env=_s("the variable that sets it where it is not given"),

@@ -6,7 +6,7 @@ What cannot be read is a finding with the character where it stops; nothing that
 
 What comes out is what rules of an engine speak of: ``launch.<dest>`` with a typed value, ``launch.env.NAME``, and
 ``launch.refused``, what the engine's own reading of its flags will not take, and ``launch.odd``, keys that a table of
-its may not have, ``launch.unfit``, what such a key may not hold, and ``launch.ranges``, the columns of what is written
+its may not have, ``launch.unfit``, what a flag or such a key may not hold, and ``launch.ranges``, the columns of what is written
 in ranges, which are looked at later.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import os
 import re
 import shlex
@@ -819,6 +820,7 @@ class _Reader:
                 self.odd(flag, f"{name}.{key}", key)
         if flag.kinds and isinstance(value, dict):
             value = {key: self.fitted(flag, name, key, one) for key, one in value.items()}
+        value = self.fitted(flag, name, "", value)
         if flag.dest in self.launches.unread:
             self.say(
                 "CLI662",
@@ -838,19 +840,26 @@ class _Reader:
             self.twice(name, self.given[flag.dest][1], value)
         self.given[flag.dest] = (name, value)
         self.flags[flag.dest] = value
+        if type(value) is not bool and value in flag.unset:
+            del self.flags[flag.dest]
 
     def fitted(self, flag: Flag, name: str, key: str, value: Any) -> Any:
-        """Return what a key of a table holds once it is typed; what it may not hold is noted, and stays as it is."""
-        kind = flag.kinds.get(key, "")
-        if not kind or isinstance(value, Unknown) or (value is None and kind.endswith("?")):
+        """Return what a flag, or a key of its table, holds once it is typed; what it may not hold is noted, and stays."""
+        if not (said := flag.kinds.get(key, "") if key else flag.held) or isinstance(value, Unknown):
+            return value
+        kind, *limits = said.split()
+        if value is None and kind.endswith("?"):
             return value
         kind = kind.removesuffix("?")
         try:
             value = lax(kind, value)
+            if not all(_LIMITS[limit.rstrip(_DIGITS)](value, float(limit.lstrip("<>="))) for limit in limits):
+                raise ValueError(said)
         except (ValueError, OverflowError):
-            shown = f"{key} {visible(value, 60)}"
-            self.say("CLI658", f"{name}.{key}", _KINDS[kind], visible(value, 80))
-            self.flags["unfit"] = f"{self.flags['unfit']}, {shown}" if "unfit" in self.flags else shown
+            wanted = " ".join([_KINDS[kind], *limits])
+            self.say("CLI658", f"{name}.{key}" if key else name, wanted, visible(value, 80))
+            shown = f"{key or name} must be {wanted}, not {visible(json.dumps(value), 60)}"
+            self.flags["unfit"] = f"{self.flags['unfit']}; {shown}" if "unfit" in self.flags else shown
             return value
         if kind == "ranges":
             self.flags.setdefault("ranges", {})[key] = columns(value)
@@ -1015,6 +1024,8 @@ def columns(rows: Sequence[Sequence[int]]) -> dict[str, Any]:
 _TRUTHS = dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True) | dict.fromkeys(
     ("0", "off", "f", "false", "n", "no"), False
 )
+_LIMITS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_DIGITS = "-.0123456789"
 _KINDS = {
     "int": "an integer",
     "float": "a number",

@@ -307,6 +307,7 @@ class Profile(Record):
     lift_with: str = ""  # a key: only beside it the tables are read in place of the whole
     lift_keeps: tuple[str, ...] = ()  # keys that are read from the whole first
     overrides: str = ""  # a flag whose JSON object takes the place of keys of both configs
+    overrides_of: str = ""  # or of the target's, or the drafter's, alone
     overrides_late: tuple[str, ...] = ()  # keys of that object that come too late: the file's were read before
     overrides_stage: str = ""  # when a value of the wrong kind is refused that stands there
     index: str = ""  # the only index that counts: without it every safetensors file is read, by name
@@ -338,9 +339,11 @@ class Flag(Record):
     says: str = ""  # what that is, in words
     words: Mapping[str, Any] = MappingProxyType({})  # texts that are taken beside those of the type -> value
     default: Any = None
+    unset: tuple[Any, ...] = ()  # values that are as if it were not given
     many: bool = False  # given again, it adds
     dashes: bool = False  # keys of its table may be written with dashes
     null: bool = False  # an empty text, and None, stand for nothing
+    held: str = ""  # what its value must be once it is typed; refused later than by the reading of flags
     keys: tuple[str, ...] = ()  # of its table
     kinds: Mapping[str, str] = MappingProxyType({})  # key of its table -> what it takes: int, bool; null with a ?
     gone: str = ""  # the engine had it once, and refuses it: what to use instead

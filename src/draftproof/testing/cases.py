@@ -235,7 +235,7 @@ KINDS: dict[str, Kind] = {  # kind of tensor fault -> the tensors that can have 
     "renamed": (lambda t: True, lambda name, held: (f"drafter.{name}", held)),
     "transposed": (lambda t: len(t.shape) == 2, _transposed),
     "longer": (lambda t: True, _resized(0, STEP)),
-    "shorter": (lambda t: True, _resized(0, -STEP)),
+    "shorter": (lambda t: t.shape[0] > STEP, _resized(0, -STEP)),
     "wider": (lambda t: len(t.shape) == 2, _resized(1, STEP)),
     "narrower": (lambda t: len(t.shape) == 2, _resized(1, -STEP)),
     "cast": (lambda t: True, _cast),
