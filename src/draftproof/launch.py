@@ -844,7 +844,7 @@ class _Reader:
             del self.flags[flag.dest]
 
     def fitted(self, flag: Flag, name: str, key: str, value: Any) -> Any:
-        """Return what a flag, or a key of its table, holds once it is typed; what it may not hold is noted, and stays."""
+        """Return what a flag, or a key of its table, holds; what it may not hold is noted, and stays."""
         if not (said := flag.kinds.get(key, "") if key else flag.held) or isinstance(value, Unknown):
             return value
         kind, *limits = said.split()

@@ -1213,8 +1213,9 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         formats=data.get("formats", ()),
         lifts=data.get("lifts", ()),
         lift_with=data.get("lift_with", ""),
-        **{key: data[key] for key in ("overrides", "overrides_of", "overrides_late", "overrides_stage", "index", "instead")
-           if key in data},
+        **{key: data[key] for key in (
+            "overrides", "overrides_of", "overrides_late", "overrides_stage", "index", "instead"
+        ) if key in data},
         lift_keeps=data.get("lift_keeps", ()),
         lift_by=data.get("lift_by", ""),
         lift_alone=data.get("lift_alone", {}),
