@@ -716,13 +716,21 @@ def make_launch(
     flags: dict[str, Any] = {}
     env: dict[str, str] = {}
     shown = []
+    lacking: list[tuple[str, str, Unknown]] = []
     for row in rows:
         dest, _, key = row.flag.partition(".")
         flag = None if dest == "env" else launches.flag(dest)
         what: dict[str, Any] = {"flag": f"{flag.names[0]}{key and '.'}{key}" if flag else key, "because": row.because,
                 "source": row.source, "basis": row.basis}  # fmt: skip
         if isinstance(row.value, Unknown):
-            shown.append(what | {"value": None, "unknown": row.value.why})
+            shown.append(what | {"value": None, "unknown": row.value.why} | ({"find": row.find} if row.find else {}))
+            if not row.sure:
+                continue
+            lacking.append((dest, key, row.value))
+            found.append(
+                unknown("CLI662", f"launch: {what['flag']}", "the line is not whole: what this should be is not known",
+                        expected="a value", observed=row.value.why, help=row.find)  # fmt: skip
+            )
             continue
         if flag is not None and not key and row.value == flag.default:
             continue
@@ -735,13 +743,22 @@ def make_launch(
             flags[dest] = row.value
     line = quote(env, words_of(launches, flags))
     case.launch += found
-    ask_engines(case, [engine], read_launches([line], library))
+    ask_engines(case, [engine], [_with(one, lacking) for one in read_launches([line], library)])
     data = {"engine": named[0].engine, "version": named[0].version, "command": line, "env": env, "flags": shown}
     if read:
         data["family"] = {"value": family, "because": why}
     told = report(case, subject, rerun)
     kept = tuple(s for s in told.sections if s.rung not in ("conforms", "fits") or s.verdict == "fail")
     return data, replace(told, sections=kept)
+
+
+def _with(made: Launch, lacking: Iterable[tuple[str, str, Unknown]]) -> Launch:
+    """Return a launch in which what is not known of it is so, rather than not given."""
+    flags: dict[str, Any] = dict(made.flags)
+    for dest, key, why in lacking:
+        held = flags.get(dest)
+        flags[dest] = {**(held if isinstance(held, Mapping) else {}), key: why} if key else why
+    return replace(made, flags=flags)
 
 
 def _only_readings(case: Case, drafter: Model, target: Model | None, library: Library) -> tuple[list[str], str]:

@@ -751,6 +751,8 @@ class Advised(NamedTuple):
     because: str
     source: str = ""
     basis: str = "read"
+    find: str = ""
+    sure: bool = True  # that it applies
 
 
 def advise(
@@ -777,7 +779,7 @@ def advise(
         if row.flag in out or holds is False:
             continue
         value = value_of(row.value, world) if holds is True else holds
-        out[row.flag] = Advised(row.flag, value, row.because, row.source, row.basis)
+        out[row.flag] = Advised(row.flag, value, row.because, row.source, row.basis, row.find, holds is True)
     return list(out.values())
 
 
@@ -787,7 +789,9 @@ def _beside(profile: Profile, world: World) -> Iterator[str]:
         if world.holds(row.when) is True:
             told = [f"declared {_told(row.declared, world)}"] if row.declared is not None else []
             told += [f"trained {_told(row.trained, world)}"] if row.trained is not None else []
-            yield f"{row.what}: {', '.join([*told, f'read {_told(row.read, world)}'])}"
+            told += [f"read {_told(row.read, world)}"]
+            if any(" not " not in one for one in told):  # else nothing stands beside anything
+                yield f"{row.what}: {', '.join(told)}"
 
 
 def _told(expr: Expr, world: World) -> str:
@@ -1009,6 +1013,7 @@ DOES = {  # what becomes of what a request asks for, the worst first
     "unseen": "drafts without {}, and checks with all of it: fewer are accepted",
     "otherwise": "takes {} otherwise",
 }
+FOLDED = 8  # names that are told of what is not known behind a refusal
 _EXPECT = {"stops": "expect no drafts from there on"}  # by kind; of any other a low accept length
 
 
@@ -1044,9 +1049,15 @@ def findings_of(*made: Prediction) -> list[Finding]:
         show = holds if near else unknown
         out.append(show(codes["meant"], name, f"{name} runs it as meant{layers}"))
     rows: dict[tuple[Any, ...], tuple[dict[str, Effect], list[Prediction]]] = {}
+    behind: dict[frozenset[str], tuple[list[Effect], list[Prediction]]] = {}  # not known, and after a refusal: by why
     for one in made:
+        after = _behind(one)
+        if after:
+            both = behind.setdefault(frozenset(effect.see for effect in after), ([], []))
+            both[0].extend(after)
+            both[1].append(one)
         for effect in one.effects:
-            if effect.outcome == "refuses" and effect is not one.refusal:
+            if effect in after or (effect.outcome == "refuses" and effect is not one.refusal):
                 continue
             alike, by = rows.setdefault(_alike(effect), ({}, []))
             alike.setdefault(effect.subject, effect)
@@ -1070,7 +1081,33 @@ def findings_of(*made: Prediction) -> list[Finding]:
                 contract=effect.line(),
             )
         )
+    for effects, by in behind.values():
+        out.append(
+            unknown(codes["unknown"], f"{_called(made, by)}: what comes after the refusal", observed=_folded(effects),
+                    help="Mend what is refused first, then ask again.")  # fmt: skip
+        )
     return list(dict.fromkeys(out))
+
+
+def _behind(made: Prediction) -> list[Effect]:
+    """Return what is not known of a launch that is refused before it comes to that; where it is one thing, nothing."""
+    if made.refusal is None:
+        return []
+    at, unsure = STAGES.index(made.refusal.stage), [e for e in made.effects if e.outcome == "unknown"]
+    whys = {effect.see for effect in unsure if STAGES.index(effect.stage) >= at}
+    found = [effect for effect in unsure if effect.see in whys]
+    return found if len({effect.subject for effect in found}) > 1 else []
+
+
+def _folded(effects: Iterable[Effect]) -> str:
+    """Say for each reason what is not known for it: keys by the first of their names, of many the first."""
+    whys: dict[str, dict[str, None]] = {}
+    for one in effects:
+        whys.setdefault(one.see, {})[one.subject.partition(".")[0] if "*" not in one.subject else one.subject] = None
+    return "; ".join(
+        f"{why}: {', '.join([*names][:FOLDED])}{f' and {len(names) - FOLDED} more' * (len(names) > FOLDED)}"
+        for why, names in whys.items()
+    )
 
 
 def _of_requests(made: Sequence[Prediction]) -> Iterator[Finding]:

@@ -867,6 +867,7 @@ KINDS: Mapping[str, Spec] = {
                 value=_COND._replace(required=True),
                 when=_WHEN,
                 because=_s("why", required=True),
+                find=_s("where a user finds the value, if it is not known here"),
                 source=_s(SOURCED),
                 basis=_SEEN["basis"]._replace(required=False),
             )

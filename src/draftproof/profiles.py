@@ -373,6 +373,7 @@ class Advice(Record):
     because: str
     source: str = ""
     basis: str = "read"
+    find: str = ""  # where a user finds the value, if it is not known here
 
 
 class Launches(Record):

@@ -83,6 +83,8 @@ def launch_text(made: Mapping[str, Any]) -> str:
         value = f"not known: {row['unknown']}" if "unknown" in row else json.dumps(row["value"])
         lines.append(visible(f"{row['flag']} {value}", 4000))
         lines.append(field("because", visible(row["because"], 4000)))
+        if row.get("find"):
+            lines.append(field("find", visible(row["find"], 4000)))
         if row["source"]:
             lines.append(field("run" if row["basis"] == "run" else "read", row["source"]))
     return "\n".join(lines) + "\n\n"

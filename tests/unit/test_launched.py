@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from draftproof import api, cli
+import builder as b
+from draftproof import api, cli, render
 from draftproof.findings import Report
 from draftproof.launch import parse
 from draftproof.library import Library
+from draftproof.testing import fixtures
 
 DRAFTER, TARGET = "AQ-MedAI/Kimi-K2-Instruct-eagle3", "moonshotai/Kimi-K2.5"
 SPEC = json.dumps({"method": "eagle3", "model": DRAFTER, "num_speculative_tokens": 3})
@@ -184,6 +187,62 @@ def test_no_command_is_printed_for_a_family_that_the_engine_has_no_method_for_or
         made, report = api.make_launch(DRAFTER, TARGET, engine, Library())
         assert (made, report.exit_code) == ({}, 2)
         assert "CLI651" in sections(report)["launch"]
+
+
+def model(folder: Path, name: str, **changes: Any) -> str:
+    """Write a tiny model, keys of its config changed, or taken away where they are None; returns its folder."""
+    made = fixtures.model(name).copy()
+    made.config = {key: value for key, value in {**made.config, **changes}.items() if value is not None}
+    fixtures.write(made, folder)
+    return str(folder)
+
+
+def test_whole_model_of_no_family_that_is_known_drafts_by_tokens(tmp_path: Path) -> None:
+    target = model(tmp_path / "target", "target")
+    drafter = model(tmp_path / "drafter", "draft-model", architectures=["SmolLM3ForCausalLM"], model_type="smollm3")
+    for engine, word in (("vllm", '"draft_model"'), ("sglang", "STANDALONE"), ("llama.cpp", "draft-simple")):
+        made, report = api.make_launch(drafter, target, engine, Library())
+        assert made["family"]["value"] == "draft-model"
+        assert "SmolLM3ForCausalLM" in made["family"]["because"]
+        assert word in made["command"]
+        assert report.rerun.endswith("--family draft-model")
+        assert render.launch_text(made).splitlines()[2] == "--family draft-model"
+    assert "family" not in api.make_launch(model(tmp_path / "known", "draft-model"), target, "vllm", Library())[0]
+
+
+def test_drafter_that_can_be_of_several_families_is_told_with_the_words_to_type(tmp_path: Path) -> None:
+    target, library = model(tmp_path / "target", "target"), Library()
+    drafter = model(tmp_path / "drafter", "draft-model")
+    (tmp_path / "drafter" / "model.safetensors").unlink()  # its config alone is that of a head, too
+    made, report = api.make_launch(drafter, target, "vllm", library)
+    (found,) = [f for f in report.findings if f.code == "TEN409"]
+    assert (made, found.level, report.verdict) == ({}, "unknown", "unknown")
+    assert found.help.startswith("say which is meant: --family draft-model or --family eagle1")
+    for family in found.observed.split(", "):
+        assert f"--family {family}" in found.help
+        assert api.make_launch(drafter, target, "vllm", library, family)[1].rerun.endswith(f"--family {family}")
+
+
+def test_drafter_that_no_family_fits_stays_one_that_cannot_be_told(tmp_path: Path) -> None:
+    drafter = model(tmp_path / "drafter", "draft-model", architectures=["SmolLM3ForCausalLM"], model_type="smollm3")
+    b.write(tmp_path / "drafter", json.loads((tmp_path / "drafter" / "config.json").read_text()), {"a": ("F32", (4,))})
+    made, report = api.make_launch(drafter, model(tmp_path / "target", "target"), "vllm", Library())
+    assert made == {}
+    assert {f.code for f in report.findings} & {"TEN408", "PAIR422"}
+
+
+def test_flag_whose_value_is_published_nowhere_is_told_with_where_to_look(tmp_path: Path) -> None:
+    target = model(tmp_path / "target", "target")
+    whole, _ = api.make_launch(model(tmp_path / "whole", "dflash"), target, "vllm", Library())
+    assert '"num_speculative_tokens": 3' in whole["command"]
+    made, report = api.make_launch(model(tmp_path / "drafter", "dflash", block_size=None), target, "vllm", Library())
+    (row,) = [row for row in made["flags"] if row["flag"] == "--speculative-config.num_speculative_tokens"]
+    assert "block_size is not stated" in row["unknown"]
+    assert "model card" in row["find"]
+    assert f"find      {row['find'][:40]}" in render.launch_text(made)
+    (told,) = [f for f in report.findings if f.code == "CLI662"]
+    assert (told.level, told.help, report.verdict) == ("unknown", row["find"], "unknown")
+    assert "VLLM609" not in {f.code for f in report.findings}  # that it is not given is no fault of the launch
 
 
 def test_command_line_prints_command_and_reasons(capsys: pytest.CaptureFixture[str]) -> None:
