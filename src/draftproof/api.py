@@ -728,8 +728,14 @@ def make_launch(
                 continue
             lacking.append((dest, key, row.value))
             found.append(
-                unknown("CLI662", f"launch: {what['flag']}", "the line is not whole: what this should be is not known",
-                        expected="a value", observed=row.value.why, help=row.find)  # fmt: skip
+                unknown(
+                    "CLI662",
+                    f"launch: {what['flag']}",
+                    "the line is not whole: what this should be is not known",
+                    expected="a value",
+                    observed=row.value.why,
+                    help=row.find,
+                )
             )
             continue
         if flag is not None and not key and row.value == flag.default:

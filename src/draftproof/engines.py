@@ -1083,8 +1083,12 @@ def findings_of(*made: Prediction) -> list[Finding]:
         )
     for effects, by in behind.values():
         out.append(
-            unknown(codes["unknown"], f"{_called(made, by)}: what comes after the refusal", observed=_folded(effects),
-                    help="Mend what is refused first, then ask again.")  # fmt: skip
+            unknown(
+                codes["unknown"],
+                f"{_called(made, by)}: what comes after the refusal",
+                observed=_folded(effects),
+                help="Mend what is refused first, then ask again.",
+            )
         )
     return list(dict.fromkeys(out))
 
@@ -1099,7 +1103,7 @@ def _behind(made: Prediction) -> list[Effect]:
     return found if len({effect.subject for effect in found}) > 1 else []
 
 
-def _folded(effects: Iterable[Effect]) -> str:
+def _folded(effects: Sequence[Effect]) -> str:
     """Say for each reason what is not known for it: keys by the first of their names, of many the first."""
     whys: dict[str, dict[str, None]] = {}
     for one in effects:

@@ -134,7 +134,8 @@ def test_what_comes_after_a_refusal_is_told_in_one_line_with_its_reason(toy: Toy
     after = found.pop("what comes after the refusal")
     assert (after.level, after.help) == ("unknown", "Mend what is refused first, then ask again.")
     assert after.observed == (
-        "later was not read: one, two, more0, more1, more2, more3, more4, more5 and 3 more; never was not read: elsewhere"
+        "later was not read: one, two, more0, more1, more2, more3, more4, more5 and 3 more; "
+        "never was not read: elsewhere"
     )
     assert [name for name, f in found.items() if f.level == "unknown"] == ["before"]  # it comes first, and may refuse
     found = {f.subject.rpartition(": ")[2]: f for f in findings_of(toy({"rows": rows}, flags=flags))}
