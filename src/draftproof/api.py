@@ -716,7 +716,7 @@ def make_launch(
     flags: dict[str, Any] = {}
     env: dict[str, str] = {}
     shown = []
-    lacking: list[tuple[str, str, Unknown]] = []
+    open_: list[tuple[str, str, Unknown]] = []
     for row in rows:
         dest, _, key = row.flag.partition(".")
         flag = None if dest == "env" else launches.flag(dest)
@@ -726,7 +726,7 @@ def make_launch(
             shown.append(what | {"value": None, "unknown": row.value.why} | ({"find": row.find} if row.find else {}))
             if not row.sure:
                 continue
-            lacking.append((dest, key, row.value))
+            open_.append((dest, key, row.value))
             found.append(
                 unknown(
                     "CLI662",
@@ -749,7 +749,7 @@ def make_launch(
             flags[dest] = row.value
     line = quote(env, words_of(launches, flags))
     case.launch += found
-    ask_engines(case, [engine], [_with(one, lacking) for one in read_launches([line], library)])
+    ask_engines(case, [engine], [_with(one, open_) for one in read_launches([line], library)])
     data = {"engine": named[0].engine, "version": named[0].version, "command": line, "env": env, "flags": shown}
     if read:
         data["family"] = {"value": family, "because": why}

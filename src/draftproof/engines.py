@@ -1051,13 +1051,13 @@ def findings_of(*made: Prediction) -> list[Finding]:
     rows: dict[tuple[Any, ...], tuple[dict[str, Effect], list[Prediction]]] = {}
     behind: dict[frozenset[str], tuple[list[Effect], list[Prediction]]] = {}  # not known, and after a refusal: by why
     for one in made:
-        after = _behind(one)
-        if after:
-            both = behind.setdefault(frozenset(effect.see for effect in after), ([], []))
-            both[0].extend(after)
+        moot = _behind(one)
+        if moot:
+            both = behind.setdefault(frozenset(effect.see for effect in moot), ([], []))
+            both[0].extend(moot)
             both[1].append(one)
         for effect in one.effects:
-            if effect in after or (effect.outcome == "refuses" and effect is not one.refusal):
+            if effect in moot or (effect.outcome == "refuses" and effect is not one.refusal):
                 continue
             alike, by = rows.setdefault(_alike(effect), ({}, []))
             alike.setdefault(effect.subject, effect)
