@@ -783,6 +783,9 @@ def advise(
     return list(out.values())
 
 
+_NOTHING = re.compile(r"\w+ not (declared|known \(.*\))")  # is known of a thing
+
+
 def _beside(profile: Profile, world: World) -> Iterator[str]:
     """Yield what the profile shows side by side."""
     for row in profile.beside:
@@ -790,7 +793,7 @@ def _beside(profile: Profile, world: World) -> Iterator[str]:
             told = [f"declared {_told(row.declared, world)}"] if row.declared is not None else []
             told += [f"trained {_told(row.trained, world)}"] if row.trained is not None else []
             told += [f"read {_told(row.read, world)}"]
-            if any(" not " not in one for one in told):  # else nothing stands beside anything
+            if not all(_NOTHING.fullmatch(one) for one in told):  # else nothing stands beside anything
                 yield f"{row.what}: {', '.join(told)}"
 
 
@@ -1094,12 +1097,9 @@ def findings_of(*made: Prediction) -> list[Finding]:
 
 
 def _behind(made: Prediction) -> list[Effect]:
-    """Return what is not known of a launch that is refused before it comes to that; where it is one thing, nothing."""
-    if made.refusal is None:
-        return []
-    at, unsure = STAGES.index(made.refusal.stage), [e for e in made.effects if e.outcome == "unknown"]
-    whys = {effect.see for effect in unsure if STAGES.index(effect.stage) >= at}
-    found = [effect for effect in unsure if effect.see in whys]
+    """Return what is not known because of the very thing that is refused; of one thing alone nothing."""
+    what = made.refusal.subject if made.refusal is not None else ""
+    found = [e for e in made.effects if e.outcome == "unknown" and what and e.see.startswith(f"{what} ")]
     return found if len({effect.subject for effect in found}) > 1 else []
 
 

@@ -122,26 +122,32 @@ FC = "fc.weight"
 LOST = b.ABSENT
 
 
-def test_what_comes_after_a_refusal_is_told_in_one_line_with_its_reason(toy: Toy) -> None:
+def test_what_follows_from_a_refusal_is_told_in_one_line_with_its_reason(toy: Toy) -> None:
     def asks(id: str, stage: str, flag: str) -> dict[str, Any]:
         return row(id=id, key=id, when=f"launch.{flag} == 1", stage=stage)
 
-    rows = [asks(id, "run", "later") for id in ("one", "two", "two.inner", *(f"more{n}" for n in range(9)))]
-    rows += [asks("before", "flags", "early"), asks("elsewhere", "load", "never")]
-    flags = {name: Unknown(f"{name} was not read") for name in ("later", "early", "never")}
+    rows = [asks(id, "run", "file") for id in ("one", "two", "two.inner", *(f"more{n}" for n in range(9)))]
+    rows += [asks("elsewhere", "load", "other")]
+    flags = {"file": Unknown("config.json was not read"), "other": Unknown("it is not declared")}
     stop = row(id="stop", key="config.json", outcome="refuses", stage="config", error="OSError", effect="refuses")
     found = {f.subject.rpartition(": ")[2]: f for f in findings_of(toy({"rows": [stop, *rows]}, flags=flags))}
     after = found.pop("what comes after the refusal")
     assert (after.level, after.help) == ("unknown", "Mend what is refused first, then ask again.")
     assert after.observed == (
-        "later was not read: one, two, more0, more1, more2, more3, more4, more5 and 3 more; "
-        "never was not read: elsewhere"
+        "config.json was not read: one, two, more0, more1, more2, more3, more4, more5 and 3 more"
     )
-    assert [name for name, f in found.items() if f.level == "unknown"] == ["before"]  # it comes first, and may refuse
+    assert [name for name, f in found.items() if f.level == "unknown"] == ["elsewhere"]  # for a reason of its own
     found = {f.subject.rpartition(": ")[2]: f for f in findings_of(toy({"rows": rows}, flags=flags))}
     assert "one and 11 more" in found
     alone = findings_of(toy({"rows": [stop, rows[0]]}, flags=flags))
     assert [f.subject.rpartition(": ")[2] for f in alone if f.level == "unknown"] == ["one"]
+
+
+def test_thing_of_which_nothing_is_known_stands_beside_nothing(toy: Toy) -> None:
+    shown = {"what": "rope theta", "declared": "launch.a", "trained": "declared.rope_theta", "read": "launch.a"}
+    other = {"what": "image positions", "read": '"the token, not the image"'}
+    made = toy({"beside": [shown, other]}, flags={"a": Unknown("it was not read")})
+    assert made.beside == ["image positions: read the token, not the image"]
 
 
 def test_nothing_speaks_against_it(toy: Toy) -> None:
