@@ -133,9 +133,7 @@ def test_what_follows_from_a_refusal_is_told_in_one_line_with_its_reason(toy: To
     found = {f.subject.rpartition(": ")[2]: f for f in findings_of(toy({"rows": [stop, *rows]}, flags=flags))}
     after = found.pop("what comes after the refusal")
     assert (after.level, after.help) == ("unknown", "Mend what is refused first, then ask again.")
-    assert after.observed == (
-        "config.json was not read: one, two, more0, more1, more2, more3, more4, more5 and 3 more"
-    )
+    assert after.observed == ("config.json was not read: one, two, more0, more1, more2, more3, more4, more5 and 3 more")
     assert [name for name, f in found.items() if f.level == "unknown"] == ["elsewhere"]  # for a reason of its own
     found = {f.subject.rpartition(": ")[2]: f for f in findings_of(toy({"rows": rows}, flags=flags))}
     assert "one and 11 more" in found
