@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -1221,7 +1221,7 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
     for name in sorted(view.table.tensors, key=lambda name: (view.table.files.get(name, ""), name)):
         param = _renamed(class_.names, name)
         made = params.get(param)
-        skip = _skip(class_, name, made is None, world)
+        skip = _skip(class_, name, made is None, world, param, params)
         if isinstance(skip, Unknown):
             found.append(_unsure("load", visible(name), skip))
             loaded.add(param)  # or not: that is told
@@ -1403,13 +1403,17 @@ def _renamed(rules: Sequence[Name], name: str) -> str:
     return name
 
 
-def _skip(class_: DrafterClass, name: str, lost: bool, world: World) -> Skip | Unknown | None:
+def _skip(
+    class_: DrafterClass, name: str, lost: bool, world: World, param: str, params: Iterable[str]
+) -> Skip | Unknown | None:
     """Return the first rule that passes over a tensor, which may have found no parameter; or why it cannot be told."""
     for skip in class_.skips:
         rows = _numbers(skip.over, world) if skip.over and (lost or not skip.lost) else [{}]
         if isinstance(rows, Unknown):
             return rows
         if (lost or not skip.lost) and skip.covers(name, rows):
+            if skip.placed and not any(one.startswith(f"{param.rpartition('.')[0]}.") for one in params):
+                continue
             holds = world.holds(skip.when)
             if holds is not False:
                 return skip if holds is True else holds

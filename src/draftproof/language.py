@@ -741,6 +741,7 @@ KINDS: Mapping[str, Spec] = {
                 when=_WHEN,
                 **_SPAN,
                 lost=Spec("bool", "only those that find no parameter"),
+                placed=Spec("bool", "only those of a module that is there: what stands before their last dot"),
                 for_=_list(Spec("range"), "i in a..b: a glob for each i", one=True),
                 early=Spec("bool", "before anything is loaded"),
                 stage=_s("when that is refused, if not when parameters are looked for", choices=_STAGES),

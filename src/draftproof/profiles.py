@@ -170,6 +170,7 @@ class Skip(Record):
     as_: str = "harmless"  # or dropped: it was trained with it; target: the target's serves; or a class of error
     when: Expr | None = None
     lost: bool = False  # only one that finds no parameter
+    placed: bool = False  # only one whose module is there
     early: bool = False  # before anything is loaded
     stage: str = ""  # when that is refused; "" is when the class looks for parameters
     source: str = ""
