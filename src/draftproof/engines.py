@@ -707,6 +707,7 @@ def predict(
         e for e in rowed if e.stage == "config" and e.subject == "architectures"
     ]  # that it can be read comes first
     out.effects += [*named, *registered, *(e for e in rowed if e not in named)]
+    out.effects += _target_loaded(profile, library, world)
     if class_ is not None:
         out.effects += _tensors(profile, class_, world)
     elif out.class_:
@@ -1257,6 +1258,29 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
             (early if rule.early else found).extend(_unset(class_, rule, param, world))
             world.index = {}
     yield from (*early, *found)
+
+
+def _target_loaded(profile: Profile, library: Library, world: World) -> Iterator[Effect]:
+    """Hold a target of a folder to its class: what stands beside its layers, and the first of them."""
+    target, seen = world.target, world("target.architectures")
+    named = seen.value if isinstance(seen, Known) and isinstance(seen.value, list) else []
+    id = _class_of(profile, str(named[0]), world) if named and profile.serves else ""
+    class_: DrafterClass | None = library.get("class", id)[0] if id in profile.serves else None
+    if target is None or target.checkpoint.source.kind != "folder" or class_ is None:
+        return
+    said = {**world.said, "code": id, "architecture": named[0]}
+    inner = World(profile, target, None, None, world.flags, said, world.configs, {}, world.request)
+    inner.add(class_.dims)
+    params = {name: (rule, row) for name, (rule, row) in _expanded(class_, inner)[0].items() if not any(row.values())}
+    table = target.checkpoint.table([name for name in params])
+    for name in sorted(table.tensors) if table.read else ():
+        if (made := params.get(name)) is None:
+            continue
+        rule, inner.index = made
+        effect, _ = _fitted(profile, class_, rule, name, tuple(table.tensors[name].shape), inner)
+        inner.index = {}
+        if effect is not None and effect.outcome in ("refuses", "degrades"):
+            yield effect._replace(subject=f"target.{effect.subject}", order="convert")
 
 
 def _again(class_: DrafterClass, rule: Param, name: str) -> Effect:

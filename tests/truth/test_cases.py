@@ -6,6 +6,7 @@ import json
 import struct
 import zlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,11 @@ def held(name: str, data: bytes) -> str:
         return f"{len(data)}, {error}"
 
 
+@cache
+def digest(content: Callable[[], bytes]) -> int:
+    return zlib.crc32(content())
+
+
 def test_cases_that_an_engine_answers_otherwise_differ_in_what_metadata_or_facts_tell() -> None:
     seen: dict[str, str] = {}
     for case in cases.cases():
@@ -132,6 +138,9 @@ def test_cases_that_an_engine_answers_otherwise_differ_in_what_metadata_or_facts
         target, drafter = cases.models(case)
         files = {n: f() for n, f in drafter.files.items() if not n.startswith("tokenizer")}
         beside = [[n, data.decode() if n.endswith("json") else held(n, data)] for n, data in sorted(files.items())]
+        tokens = ("tokenizer", "special", "added")  # whole vocabularies: their digests are enough
+        read = [(n, f) for side in (target, drafter) for n, f in sorted(side.files.items()) if n.startswith(tokens)]
+        beside += [[n, digest(f)] for n, f in read]
         sides = [target.config, target.table, drafter.config, drafter.table, drafter.weights, drafter.gone, beside]
         for engine, words in case.launch.items():
             asked = [case.env, dict(case.facts), case.folder, dict(case.request)]
