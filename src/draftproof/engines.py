@@ -1272,7 +1272,7 @@ def _target_loaded(profile: Profile, library: Library, world: World) -> Iterator
     inner = World(profile, target, None, None, world.flags, said, world.configs, {}, world.request)
     inner.add(class_.dims)
     params = {name: (rule, row) for name, (rule, row) in _expanded(class_, inner)[0].items() if not any(row.values())}
-    table = target.checkpoint.table([name for name in params])
+    table = target.checkpoint.table(list(params))
     for name in sorted(table.tensors) if table.read else ():
         if (made := params.get(name)) is None:
             continue
