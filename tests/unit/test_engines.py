@@ -326,6 +326,16 @@ def test_target_must_serve_the_method(toy: Toy) -> None:
     assert toy(profile | {"targets": ["Mistral*", "Llama*"]}).outcome == "refuses"
 
 
+def test_target_that_does_not_serve_is_refused_as_the_version_does_it(toy: Toy) -> None:
+    bare = row(outcome="refuses", see="no")
+    rows = [bare | {"id": "old", "error": "KeyError", "until": "2.1"}, bare | {"error": "TypeError"}]
+    refusal = toy({"hookless": rows, "hooks": {"eagle3": ["Qwen*"]}}).refusal  # of version 2.1
+    assert refusal is not None
+    assert refusal.error == "TypeError"
+    rows[0]["until"] = "2.2"
+    assert toy({"hookless": rows, "hooks": {"eagle3": ["Qwen*"]}}).refusal.error == "KeyError"  # type: ignore[union-attr]
+
+
 def test_target_that_is_known_to_serve_none(toy: Toy) -> None:
     bare = {k: v for k, v in row(outcome="refuses", error="RuntimeError", see="not {name}").items() if k != "when"}
     profile = {"hookless": bare, "hooks": {"other": ["Qwen3ForCausalLM"]}, "alike": {"eagle3": "other"},
@@ -855,6 +865,76 @@ def test_what_comes_late_is_the_first_refusal_of_its_stage_only_if_it_is_alone(t
     assert first is not None
     assert first.error == "TypeError"
     assert toy({"rows": [late]}).refusal.error == "KeyError"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "error"),
+    [
+        ({"stage": "flags"}, {"stage": "config", "order": "flags", "early": True}, "TypeError"),
+        ({"stage": "config"}, {"stage": "load", "order": "convert"}, "KeyError"),
+        ({"stage": "load"}, {"stage": "load", "order": "convert"}, "TypeError"),
+        ({"stage": "config", "order": "convert", "late": True}, {"stage": "load", "order": "convert"}, "TypeError"),
+    ],
+)
+def test_refusal_may_come_among_those_of_another_stage(toy: Toy, first: Any, second: Any, error: str) -> None:
+    rows = [row(id="a", outcome="refuses", error="KeyError") | first]
+    rows += [row(id="b", outcome="refuses", error="TypeError") | second]
+    refusal = toy({"rows": rows}).refusal
+    assert refusal is not None
+    assert (refusal.error, refusal.stage) == (error, (first if error == "KeyError" else second)["stage"])
+
+
+def test_row_may_say_that_it_is_not_known(toy: Toy) -> None:
+    made = toy({"rows": [row(outcome="unknown", see="whether {launch.path} is there")]}, flags={"path": "a.pt"})
+    assert (made.outcome, only(made)[0], made.effects[0].see) == ("unknown", "unknown", "whether a.pt is there")
+
+
+@pytest.mark.parametrize(
+    ("value", "when"),
+    [
+        ("7", "cast.drafter.odd == 7"),
+        (7.9, "cast.drafter.odd == 7"),
+        (True, "cast.drafter.odd == 1"),
+        ("seven", 'cast.drafter.odd == "seven"'),
+        (["1", 2], "max(cast.drafter.odd) == 2"),
+        ("NONE", 'kind(cast.drafter.odd) == "absent"'),
+    ],
+)
+def test_what_is_cast_to_an_integer(toy: Toy, value: Any, when: str) -> None:
+    assert degrades(toy, when, config={} if value == "NONE" else {"odd": value})
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ('{"depth": 5}', "drafter.depth == 5 and whole.depth == 3 and overrides.depth == 5"),
+        ('{"late": 5}', "drafter.late == 4 and overrides.late == 5"),
+        ("[1]", 'kind(overrides) == "list" and on(overrides) and drafter.depth == 3'),
+        ("[]", 'kind(overrides) == "list" and not on(overrides)'),
+        ("{", 'kind(overrides) == "absent" and stated(launch.more)'),
+        ('{"depth": 5}', "target.depth == 5 and not stated(whole.target.depth)"),
+    ],
+)
+def test_flag_may_change_keys_of_both_configs(toy: Toy, text: str, when: str) -> None:
+    profile = {"overrides": "more", "overrides_late": ["late"]}
+    assert degrades(toy, when, profile, config={"depth": 3, "late": 4}, flags={"more": text})
+
+
+def test_value_of_the_wrong_kind_in_a_flag_is_refused_when_that_is_read(reading: Toy) -> None:
+    through = {**THROUGH, "target": True}
+    profile = {"configs": through, "overrides": "more", "overrides_stage": "config"}
+    refusal = reading(profile, flags={"more": '{"hidden_act": 3}'}).refusal
+    assert refusal is not None
+    assert (refusal.stage, refusal.error, refusal.subject) == ("config", "TypeError", "hidden_act")
+
+
+def test_config_of_the_target_goes_through_the_classes_first(reading: Toy) -> None:
+    rows = [row(outcome="refuses", error="KeyError", stage="flags")]
+    profile = {"configs": {**THROUGH, "target": True}, "rows": rows, "overrides": "more"}
+    assert reading(profile).refusal.error == "KeyError"  # type: ignore[union-attr]
+    profile["configs"] = {**THROUGH, "target": True, "also": {}}
+    made = reading(profile, {"model_type": "nothing"})
+    assert [e.subject for e in made.effects if e.error == "ValueError"] == ["model_type"]
 
 
 def test_name_is_replaced_as_a_whole(toy: Toy) -> None:
