@@ -340,6 +340,7 @@ class EngineRow(NamedTuple):
     until: str = ""  # the first to which it no longer applies
     order: str = ""  # the stage among whose it comes, if that is another than the one it is told of
     early: bool = False  # before all else of that stage
+    sure: bool = False  # where it cannot be told whether it applies nothing is said
     line: Callable[[], str] = str  # where it stands, when that is asked
 
     @property

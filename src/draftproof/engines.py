@@ -976,7 +976,7 @@ def _rows(rows: Sequence[EngineRow], world: World) -> Iterator[Effect]:
             yield _unsure(row.stage, row.key or row.id, Unknown(_shown(row.see, world)))
         elif holds is True:
             yield _of(row)._replace(see=_shown(row.see, world))
-        elif isinstance(holds, Unknown) and row.outcome != "changes":
+        elif isinstance(holds, Unknown) and row.outcome != "changes" and not row.sure:
             yield _unsure(row.stage, row.key or row.id, holds, row.outcome)
 
 

@@ -884,6 +884,13 @@ def test_refusal_may_come_among_those_of_another_stage(toy: Toy, first: Any, sec
     assert (refusal.error, refusal.stage) == (error, (first if error == "KeyError" else second)["stage"])
 
 
+@pytest.mark.parametrize(("sure", "outcome"), [(True, "as meant"), (False, "unknown")])
+def test_row_that_cannot_be_told_may_say_nothing(toy: Toy, sure: bool, outcome: str) -> None:
+    flags = {"odd": Unknown("it was not read")}
+    assert toy({"rows": [row(when="launch.odd == 1", sure=sure)]}, flags=flags).outcome == outcome
+    assert toy({"rows": [row(when="launch.odd == 1", sure=sure)]}, flags={"odd": 1}).outcome == "degrades"
+
+
 def test_row_may_say_that_it_is_not_known(toy: Toy) -> None:
     made = toy({"rows": [row(outcome="unknown", see="whether {launch.path} is there")]}, flags={"path": "a.pt"})
     assert (made.outcome, only(made)[0], made.effects[0].see) == ("unknown", "unknown", "whether a.pt is there")
