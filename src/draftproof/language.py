@@ -293,7 +293,9 @@ _HAPPENS: Mapping[str, Spec] = {
     "log": _s("what the log says of it; without it, nothing"),
     "do": _s("what to do, where that is more than the code's own"),
     "late": Spec("bool", "it comes after all else of its stage"),
-    "sure": Spec("bool", "where it cannot be told whether it applies, as of a fault of the target's own, nothing is said"),
+    "sure": Spec(
+        "bool", "where it cannot be told whether it applies, as of a fault of the target's own, nothing is said"
+    ),
     "early": Spec("bool", "it comes before all else of its stage"),
     "order": _s("the stage among whose it comes, if that is another than the one it is told of", choices=_STAGES),
     **_SPAN,
