@@ -264,10 +264,15 @@ def _open_best(repo: str, at: str, recordings: tuple[Path, ...], remote: Remote,
             replace(opened, level="info", message="the Hub did not give it: the recording serves", help="")
         )
         return recorded
-    if isinstance(recorded, Source) or opened.code not in _NO_ANSWER or not (near := _near(repo, recordings)):
-        return opened
-    help = f"use the name proposed, if it is meant; else: {opened.help or RULES[opened.code].fix}"
-    return replace(opened, observed=f"{opened.observed}{near}", help=help)
+    return opened if isinstance(recorded, Source) else with_name(opened, repo, recordings)
+
+
+def with_name(found: Finding, repo: str, recordings: tuple[Path, ...]) -> Finding:
+    """Add to a finding that says no Hub gave a repo the name that may be meant, where one is known here."""
+    if found.code not in _NO_ANSWER or not (near := _near(repo, recordings)):
+        return found
+    help = f"use the name proposed, if it is meant; else: {found.help or RULES[found.code].fix}"
+    return replace(found, observed=f"{found.observed}{near}", help=help)
 
 
 _NO_ANSWER = ("SRC101", "SRC106", "SRC107")  # the repo may be another's, or of no one: its name may be wrong

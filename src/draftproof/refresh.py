@@ -32,6 +32,7 @@ from draftproof.hub import (
     recorded_at,
     recording_name,
     recording_of,
+    with_name,
 )
 from draftproof.library import Library
 from draftproof.render import as_json
@@ -259,6 +260,7 @@ def opened(spec: str, library: Library, revision: str = "") -> Source | Finding:
             source, lacking = open_snapshot(folder, repo), None
             if isinstance(source, Source):
                 source.repo, source.revision = repo, commit
+    lacking = with_name(lacking, repo, recordings(library)) if lacking is not None else None
     return lacking or (no_checkpoint(source) if isinstance(source, Source) else None) or source
 
 

@@ -10,6 +10,7 @@ from huggingface_hub import hf_hub_download, snapshot_download
 
 import builder as b
 from draftproof import hub as sources
+from draftproof import refresh
 from draftproof.findings import Finding
 from draftproof.hub import Source
 from hub import asking
@@ -165,6 +166,8 @@ def test_wrong_name_is_answered_with_the_name_that_is_recorded_or_cached(
         assert (found.code, found.level) == (code, "unknown")
         assert f"did you mean {meant!r}?" in found.observed
         assert found.help.startswith("use the name proposed, if it is meant; else: ")
+        asked = finding(refresh.opened(wrong, asking.library(own, mode)))  # to record it
+        assert (asked.code, f"did you mean {meant!r}?" in asked.observed) == (code, True)
     strange = finding(opened("somebody/something-else-entirely", own, mode))
     assert "did you mean" not in strange.observed + strange.help
 

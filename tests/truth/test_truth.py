@@ -173,6 +173,8 @@ BUILD = """#!{python}
 # Stands for the interpreter of an engine's build: answers each case as ANSWERS says, and reads no model.
 import json, sys
 from pathlib import Path
+if sys.argv[1] == "-c":
+    sys.exit(print("9.9"))
 script, cases = Path(sys.argv[1]), Path(sys.argv[2])
 out = Path(sys.argv[sys.argv.index("--out") + 1])
 answers = json.loads(Path(__file__).with_name("answers.json").read_text())
@@ -262,6 +264,22 @@ def test_build_without_the_engine_is_no_verdict_and_says_what_it_said(
     program.chmod(0o755)
     assert main(["truth", "--python", str(program), "--engine", "sglang", "--only", f"^{re.escape(KNOWN)}$"]) == 4
     assert "ended with exit code 3: No module named sglang" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [("./no/python", "No such file"), ("true", "is no Python interpreter"), (sys.executable, "none of nosuchengine")],
+)
+def test_interpreter_is_asked_for_the_engine_before_any_case_is_built(
+    program: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    built: list[Any] = []
+    monkeypatch.setattr(truth.cases, "build", lambda *made: built.append(made))
+    launches = truth._library().get("launch", "sglang")[0]
+    assert launches is not None
+    monkeypatch.setattr(launches, "packages", ("nosuchengine",))
+    assert main(["truth", "--python", program, "--engine", "sglang", "--only", f"^{re.escape(KNOWN)}$"]) == 4
+    assert (said in capsys.readouterr().out, built) == (True, [])
 
 
 @pytest.mark.parametrize(

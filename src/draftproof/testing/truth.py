@@ -344,6 +344,30 @@ def _told(row: Row) -> str:
     return f"degraded, without a word ({row.by})" if row.outcome == "degraded" else "as meant"
 
 
+_HELD = """
+import importlib.metadata, sys
+for name in sys.argv[1:]:
+    try:
+        sys.exit(print(importlib.metadata.version(name)))
+    except importlib.metadata.PackageNotFoundError:
+        pass
+sys.exit("none of " + ", ".join(sys.argv[1:]) + " is installed there")
+"""  # before cases are built: whether the interpreter is one, and has the engine
+
+
+def _spoken(words: Sequence[str]) -> str:
+    """Run a program to its end and return what it prints; raises NotRun."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise NotRun(f"{words[0]}: {error.strerror or error}") from None
+    if done.returncode:
+        said = " / ".join(done.stderr.strip().splitlines()[-3:]) or "it said nothing"
+        raise NotRun(f"{words[0]} {'' if words[1] == '-c' else Path(words[1]).name + ' '}"
+                     f"ended with exit code {done.returncode}: {said}")  # fmt: skip
+    return done.stdout
+
+
 def run(python: str, engine: str, runner: str = "", only: str = "", folder: Path | None = None) -> Table:
     """Run an engine's cases, those whose ids match, in the build that an interpreter holds; raises NotRun."""
     script = Path(__file__).parent / f"run_{re.sub('[^a-z0-9]', '', engine)}.py"
@@ -352,20 +376,19 @@ def run(python: str, engine: str, runner: str = "", only: str = "", folder: Path
     if not script.is_file() or not chosen:
         known = ", ".join(dict.fromkeys(e for case in cases.cases() for e in case.launch))
         raise NotRun(f"no case of {engine} holds {only!a}" if script.is_file() else f"cases run in {known}")
+    launches, _ = _library().get("launch", engine)
+    if not _spoken([python, "-c", _HELD, *(launches.packages if launches else ())]).strip():
+        raise NotRun(f"{python} is no Python interpreter: it answers nothing")
     with tempfile.TemporaryDirectory() as made:
         place = folder or Path(made)
         for case in chosen.values():
             cases.build(case, place)
         out = Path(made) / "lines.json"
         words = [python, str(script), str(place), "--out", str(out), *(["--runner", runner] if runner else [])]
-        try:
-            done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
-        except OSError as error:
-            raise NotRun(f"{python}: {error.strerror or error}") from None
+        _spoken(words)
         lines = [json.loads(text) for text in out.read_text("utf-8").splitlines()] if out.exists() else []
-        if done.returncode or not lines:
-            said = " / ".join(done.stderr.strip().splitlines()[-3:]) or "it said nothing"
-            raise NotRun(f"{python} {script.name} ended with exit code {done.returncode}: {said}")
+        if not lines:
+            raise NotRun(f"{python} {script.name} wrote no line")
     return table(lines, datetime.now(tz=UTC).date().isoformat())
 
 
