@@ -999,6 +999,8 @@ def lax(kind: str, value: Any) -> Any:
             return bool(value)
         case "text" if isinstance(value, str):
             return value
+        case "table" if isinstance(value, dict):
+            return value
         case "floats" if isinstance(value, list):
             return [lax("float", one) for one in value]
         case "ranges" if isinstance(value, list) and all(isinstance(row, list) and len(row) == 3 for row in value):
@@ -1031,6 +1033,7 @@ _KINDS = {
     "float": "a number",
     "bool": "true or false",
     "text": "a text",
+    "table": "a JSON object",
     "floats": "a list of numbers",
     "ranges": "a list of [first, last, value], all integers",
 }
