@@ -705,8 +705,7 @@ def make_launch(
         case.launch += found
         return {}, report(case, subject, rerun)
     profile, given = library.get("profile", named[0].engine)[0], {"drafter": str(drafter), "target": str(target)}
-    side = case.target if case.target is not None and case.target.contract is not None else None
-    rows = advise(profile, launches, case.drafter, side, case.couple, named[0].version, given)
+    rows = advise(profile, launches, case.drafter, case.target, case.couple, named[0].version, given)
     none = [row for row in rows if row.value == ""]
     if none:
         seen = f"{profile.title} {named[0].version} has none for {case.drafter.contract.id}"

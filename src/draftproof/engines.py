@@ -766,6 +766,8 @@ def advise(
     given: Mapping[str, str],
 ) -> list[Advised]:
     """Return the flags that an engine should be launched with for a pair; given holds the names of both sides."""
+    if target is not None and target.contract is None:
+        target = replace(target, config=target.checkpoint.config)
     family = drafter.contract.id if drafter.contract else ""
     said: dict[str, str | Unknown] = {"version": version, "family": family, "line": "no"}
     said |= dict.fromkeys(("runner", "method", "architecture", "code"), "") | {

@@ -245,6 +245,14 @@ def test_flag_whose_value_is_published_nowhere_is_told_with_where_to_look(tmp_pa
     assert "VLLM609" not in {f.code for f in report.findings}  # that it is not given is no fault of the launch
 
 
+def test_target_of_no_contract_that_is_known_is_read_all_the_same(tmp_path: Path) -> None:
+    target = model(tmp_path / "target", "target", architectures=["NewForCausalLM"], model_type="new")
+    made, _ = api.make_launch(model(tmp_path / "drafter", "eagle3"), target, "vllm", Library())
+    assert not [row for row in made["flags"] if "no target is given" in row.get("unknown", "")]
+    own = model(tmp_path / "own", "target", architectures=["NewForCausalLM"], model_type="new", auto_map={"a": "b.C"})
+    assert "--trust-remote-code" in api.make_launch(str(tmp_path / "drafter"), own, "vllm", Library())[0]["command"]
+
+
 def test_command_line_prints_command_and_reasons(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["launch", "--drafter", DRAFTER, "--target", TARGET, "--engine", "vllm", "--hub", "recordings"]
     code = cli.main(words)

@@ -450,7 +450,8 @@ def again(python: str, engine: str, runner: str | None, only: str, record: Path 
         try:
             now = run(python, engine, name, only)
         except NotRun as error:
-            lines.append(f"not run: {ascii(str(error))[1:-1]}")
+            said = f"not run: {ascii(str(error))[1:-1]}"
+            lines += [said] if said not in lines else []  # the same for each runner
             codes.add(4)
             continue
         if record is not None:
