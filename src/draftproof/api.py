@@ -407,8 +407,8 @@ def accept(found: Iterable[Finding], pair: Pair, shared: Sequence[Shared] = ()) 
     """Mark the findings that a pair accepts, alone or with others: failures by allow, unknowns by expect_unknown."""
     out = []
     for f in found:
-        key = _ACCEPTED_BY.get(f.level, "")
-        rows = (row for one in (pair, *shared) for row in getattr(one, key, ()))
+        key = _ACCEPTED_BY.get(f.level)
+        rows = (row for one in (pair, *shared) for row in getattr(one, key, ())) if key else ()
         entry = next((row for row in rows if row.covers(f)), None)
         out.append(replace(f, accepted=entry.because) if entry else f)
     return out

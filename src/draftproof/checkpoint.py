@@ -79,11 +79,12 @@ class Config:
         self.normalised = source is not None and source.normalised
         self.nested: tuple[str, ...] = ()
         self._said: dict[str, Seen] = {}
+        self._written: dict[str, Seen] = {}
 
     def under(self, nested: tuple[str, ...]) -> Config:
         """Return the same config, whose tables of these names are looked into first."""
         other = copy(self)
-        other.nested, other._said = nested, {}
+        other.nested, other._said, other._written = nested, {}, {}
         return other
 
     def __call__(self, key: str) -> Seen:
@@ -135,6 +136,13 @@ class Config:
     def is_null(self, key: str) -> bool:
         """Tell whether a key is there and null."""
         return any(self._is_null(path) for path in self._paths(key))
+
+    def as_written(self, key: str) -> Seen:
+        """Return what the config says of a key, null being a value."""
+        if key not in self._written:
+            null = self.is_null(key)
+            self._written[key] = Known(None, f"{self.role} config.json: {key}") if null else self(key)
+        return self._written[key]
 
     def at(self, key: str) -> Any:
         """Return the value of a key as it stands; None where there is none."""

@@ -307,7 +307,8 @@ def check_types(contract: Contract, view: View) -> set[str]:
     checkpoint, out = view.checkpoint, view.findings
     said = {(f.code, f.subject) for f in checkpoint.findings}
     bad: set[str] = set()
-    for key, (kind, line, least) in _wanted_types(contract, checkpoint.role).items():
+    wanted = _wanted_types(contract, checkpoint.role)
+    for key, (kind, line, least) in wanted.items():
         spellings = view.config.spellings(key)
         for seen in spellings:
             for code, path, expected, note in _type_problems(seen.value, kind, least):
@@ -323,11 +324,13 @@ def check_types(contract: Contract, view: View) -> set[str]:
                         where=checkpoint.source.label,
                     )
                 )  # fmt: skip
-        if len({json.dumps(s.value, sort_keys=True, default=str) for s in spellings}) > 1 and kind != "object":
+        if len(spellings) < 2 or kind == "object":
+            continue
+        if len({json.dumps(s.value, sort_keys=True, default=str) for s in spellings}) > 1:
             shown = " against ".join(f"{s.key} = {visible(s.value, 60)}" for s in spellings)
             label = checkpoint.source.label
             out.append(finding("CFG309", f"config.json: {key}", expected="one value", observed=shown, where=label))
-    return bad | {key for key in _wanted_types(contract, checkpoint.role) if any(key.startswith(f"{b}.") for b in bad)}
+    return bad | {key for key in wanted if any(key.startswith(f"{b}.") for b in bad)}
 
 
 def _json_name(value: Any) -> str:

@@ -68,6 +68,7 @@ class Unknown(NamedTuple):
 
 Seen = Known | Absent | Unknown
 Lookup = Callable[[str], Seen]
+Run = Callable[[Lookup, Sequence[Any] | None, int], Any]  # the last two stand for ``it`` and ``i``
 
 
 # --- expressions --------------------------------------------------------------------------------------------------
@@ -108,17 +109,9 @@ _OF_TEXTS: Mapping[str, Callable[[Sequence[Any], str], bool]] = {  # of a list o
     "some": lambda texts, glob: any(isinstance(one, str) and like(one, glob) for one in texts),
     "outside": lambda texts, words: any(one not in words.split() for one in texts),  # one that is none of these words
 }
-_OF_ENGINES = (
-    "either",
-    "stated",
-    "null",
-    "kind",
-    "first",
-    "lower",
-    "on",
-    *_OF_TEXT,
-    *_OF_TEXTS,
-)  # calls in an expression with texts
+_OF_NAME = ("stated", "null", "on", "kind")  # of what is found of a name, whatever it is
+_OF_FILES = ("file", "damaged")
+_OF_ENGINES = ("either", "first", "lower", *_OF_NAME, *_OF_TEXT, *_OF_TEXTS)  # calls in an expression with texts
 
 
 @dataclass(frozen=True)
@@ -138,24 +131,33 @@ class Expr:
         return ast.parse(self.text, mode="eval").body
 
     @cached_property
+    def run(self) -> Run:
+        """Return the function that evaluates it."""
+        tree = self._parsed()
+        vars(self).setdefault("names", frozenset(_names(tree)))
+        return _run(tree)
+
+    @cached_property
     def names(self) -> frozenset[str]:
         """Return the dotted names that it reads."""
-        return frozenset(_names(self.tree))
+        return frozenset(_names(self._parsed()))
+
+    @cached_property
+    def over_elements(self) -> bool:
+        """Tell whether the expression speaks of the elements of a value."""
+        return bool(self.names & ELEMENT_NAMES) or any(word in self.text for word in PREDICATES)
+
+    def _parsed(self) -> ast.expr:
+        """Return the tree; one that nobody has asked for is not kept, for it is large."""
+        return vars(self).get("tree") or ast.parse(self.text, mode="eval").body
 
     def __str__(self) -> str:
         return self.text
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Return the dim's name if the expression is a bare name, else ""."""
-        return _dotted(self.tree) or ""
-
-    @property
-    def over_elements(self) -> bool:
-        """Tell whether the expression speaks of the elements of a value."""
-        return bool(self.names & ELEMENT_NAMES) or any(
-            isinstance(n, ast.Call) and getattr(n.func, "id", "") in PREDICATES for n in ast.walk(self.tree)
-        )
+        return self.text if all(map(str.isidentifier, self.text.split("."))) else ""
 
 
 def like(name: str, glob: str) -> bool:
@@ -221,16 +223,10 @@ def conjuncts(text: str) -> list[str]:
     return [ast.get_source_segment(text.strip(), one) or "" for one in joined] if len(joined) > 1 else [text]
 
 
-@lru_cache(maxsize=4096)
-def kept(text: str) -> Expr:
-    """Return an expression that was parsed when it was kept; it is parsed again when it is first used."""
-    return Expr(text)
-
-
-def joined(text: str, parts: Sequence[str]) -> Expr:
-    """Return an expression whose conjuncts are kept beside it: the first that is false is the last parsed."""
+def joined(text: str, parts: Sequence[Expr]) -> Expr:
+    """Return an expression with its conjuncts beside it: the first that is false is the last parsed."""
     made = Expr(text)
-    vars(made)["parts"] = tuple(map(kept, parts))
+    vars(made)["parts"] = tuple(parts)
     return made
 
 
@@ -312,10 +308,10 @@ def evaluate(expr: Expr, lookup: Lookup, elements: Sequence[Any] | None = None) 
     With elements, an expression over ``it`` and ``i`` must hold for each of them.
     """
     if elements is None or not expr.over_elements:
-        return _eval(expr.tree, lookup, None, 0)
+        return expr.run(lookup, None, 0)
     result: Any = True
     for index in range(len(elements)):
-        one = _eval(expr.tree, lookup, elements, index)
+        one = expr.run(lookup, elements, index)
         if isinstance(one, Unknown):
             result = one
         elif not _truth(one):
@@ -336,69 +332,196 @@ def is_true(expr: Expr, lookup: Lookup, elements: Sequence[Any] | None = None) -
     return value_of(expr, lookup, elements) is True
 
 
-def _eval(node: ast.expr, lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
-    """Evaluate one node; elements and index stand for ``it`` and ``i``."""
-    if isinstance(node, (ast.Name, ast.Attribute)):  # most are names, so they are not matched one kind after another
-        return _name(_dotted(node) or "", lookup, elements, index)
-    if isinstance(node, ast.Constant):
-        return node.value
-    sub: Callable[[ast.expr], Any] = lambda part: _eval(part, lookup, elements, index)  # noqa: E731
-    if isinstance(node, ast.BoolOp):
-        return _kleene(isinstance(node.op, ast.Or), map(sub, node.values))
-    if not isinstance(node, ast.Call):
-        return _operate(node, sub)
-    assert isinstance(node.func, ast.Name)  # parse allows no other call
-    name, args = node.func.id, node.args
-    if name in _OF_TEXT:
-        both = [sub(a) for a in args]
-        if unknown := _unknown(both):
-            return unknown
-        return all(isinstance(v, str) for v in both) and _OF_TEXT[name](*both)
-    if name in _OF_TEXTS:
-        texts = _stated(args[0], sub, lookup)
-        if isinstance(texts, Unknown):
-            return texts
-        return _OF_TEXTS[name](texts if isinstance(texts, (list, tuple)) else (), sub(args[1]))
-    match name:
-        case "either":
-            for arg in args[:-1]:
-                value = _stated(arg, sub, lookup)
-                if value is not None:
-                    return value
-            return sub(args[-1])
-        case "stated" | "null" | "on" | "kind":
-            return _of_seen(name, lookup(_dotted(args[0]) or ""))
-        case "file" | "damaged":
-            seen = lookup(f"{name} {cast(Any, args[0]).value}")
-            return seen.value if isinstance(seen, Known) else seen
-        case "lower":
-            value = sub(args[0])
-            return value.lower() if isinstance(value, str) else value
-        case "first":
-            value = sub(args[0])
+def _run(node: ast.expr) -> Run:
+    """Return the function that evaluates a node: made once, for the same is asked of many pairs."""
+    match node:
+        case ast.Name() | ast.Attribute():
+            return _read(_dotted(node) or "")
+        case ast.Constant(value=value):
+            return lambda lookup, elements, index: value
+        case ast.BoolOp(op=op, values=values):
+            return _kleene(isinstance(op, ast.Or), [_run(value) for value in values])
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[one]):
+            return _among(isinstance(op, ast.In), _run(left), one)
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            nodes = [_run(one) for one in (left, *others)]
+            links = [_link(op, *both) for op, both in zip(ops, pairwise(nodes), strict=True)]
+            match ops, others:
+                case [ast.Eq() | ast.NotEq() as equals], [ast.Constant(value=str(text))]:
+                    wanted = isinstance(equals, ast.Eq)
+                    return _over_one(nodes[0], lambda value: (value == text) is wanted)
+            return links[0] if len(links) == 1 else _kleene(False, links)
+        case ast.Call(func=ast.Name(id=name), args=args):  # parse allows no other call
+            return _call(name, args)
+        case ast.UnaryOp(op=op, operand=operand):
+            negate = isinstance(op, ast.Not)
+            return _over([_run(operand)], lambda value: not _truth(value) if negate else -_number(value))
+        case ast.BinOp(op=op, left=left, right=right):
+            return _over([_run(left), _run(right)], lambda a, b: _operate(node, type(op), _number(a), _number(b)))
+    raise ExprError(f"{ast.unparse(node)} cannot be evaluated")
+
+
+def _over(parts: Sequence[Run], of: Callable[..., Any]) -> Run:
+    """Return the function of the values of some parts, each of which must be known."""
+    if len(parts) == 1:
+        return _over_one(parts[0], of)
+
+    def over(lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+        values = [part(lookup, elements, index) for part in parts]
+        for value in values:
             if isinstance(value, Unknown):
                 return value
-            if not isinstance(value, (list, tuple)) or not value:
-                raise ExprError(f"{ast.unparse(args[0])} has no first element")
-            return value[0]
-        case "increasing" | "true_at":
-            if elements is None:
-                raise ExprError(f"{name!r} has no meaning here")
-            if name == "true_at":
-                return _true_at(args[0], lookup, elements)
-            row = [_eval(args[0], lookup, elements, k) for k in range(len(elements))]
-            return _unknown(row) or all(a < b for a, b in pairwise(row))
-    values = [sub(a) for a in args]
-    if unknown := _unknown(values):
-        return unknown
+        return of(*values)
+
+    return over
+
+
+def _over_one(part: Run, of: Callable[[Any], Any]) -> Run:
+    def over(lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+        value = part(lookup, elements, index)
+        return value if isinstance(value, Unknown) else of(value)
+
+    return over
+
+
+def _read(name: str) -> Run:
+    if name in _TRUTH:
+        return lambda lookup, elements, index: _TRUTH[name]
+    if name in ELEMENT_NAMES:
+        return lambda lookup, elements, index: _element(name, lookup, elements, index)
+
+    def read(lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+        seen = lookup(name)
+        if isinstance(seen, Known):
+            return seen.value
+        return Unknown(f"{name} is not stated ({seen.where})") if isinstance(seen, Absent) else seen
+
+    return read
+
+
+def _kleene(any_of: bool, parts: Sequence[Run]) -> Run:
+    """Combine truth values: one decides, else one unknown makes it unknown."""
+
+    def combine(lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+        unknown: Unknown | None = None
+        for part in parts:
+            value = part(lookup, elements, index)
+            if value is any_of:
+                return any_of
+            if isinstance(value, Unknown):
+                unknown = unknown or value
+            else:
+                _truth(value)
+        return unknown or not any_of
+
+    return combine
+
+
+def _link(op: ast.cmpop, left: Run, right: Run) -> Run:
+    """Return the function of one link of a comparison chain, as a < b of a < b < c."""
+    equal, compare = isinstance(op, ast.Eq), _COMPARE[type(op)]
+    of_texts = isinstance(op, (ast.Eq, ast.NotEq))
+
+    def link(a: Any, b: Any) -> bool:
+        if of_texts and (isinstance(a, str) or isinstance(b, str)):
+            return (a == b) is equal
+        return compare(_number(a), _number(b))
+
+    return _over([left, right], link)
+
+
+def _among(wanted: bool, left: Run, row: ast.expr) -> Run:
+    """Return the function of in, or not in, of constants or a list."""
+    if isinstance(row, ast.Tuple):
+        known = {(type(one.value), one.value) for one in cast(list[ast.Constant], row.elts)}
+        types = {kind for kind, _ in known}
+        return _over([left], lambda value: (type(value) in types and (type(value), value) in known) is wanted)
+
+    def among(value: Any, values: Any) -> bool:
+        if not isinstance(values, (list, tuple)):
+            raise ExprError(f"{ast.unparse(row)} is not a list")
+        return any(type(one) is type(value) and one == value for one in values) is wanted
+
+    return _over([left, _run(row)], among)
+
+
+def _call(name: str, args: Sequence[ast.expr]) -> Run:
+    if name in _OF_FILES:
+        return _read(f"{name} {cast(Any, args[0]).value}")
+    if name in _OF_NAME:
+        dotted = _dotted(args[0]) or ""
+        return lambda lookup, elements, index: _of_seen(name, lookup(dotted))
+    if name in PREDICATES:
+        return _over_elements(name, args[0])
+    if name == "either":
+        return _either([_stated(arg) for arg in args[:-1]], _run(args[-1]))
+    if name in _OF_TEXTS:
+        of = _OF_TEXTS[name]
+        return _over([_stated(args[0]), _run(args[1])], lambda a, b: of(a if isinstance(a, (list, tuple)) else (), b))
+    runs = [_run(arg) for arg in args]
+    if name in _OF_TEXT:
+        both = _OF_TEXT[name]
+        return _over(runs, lambda a, b: isinstance(a, str) and isinstance(b, str) and both(a, b))
+    if name == "lower":
+        return _over(runs, lambda value: value.lower() if isinstance(value, str) else value)
+    return _over(runs, lambda *values: _of_values(name, args[0], values))
+
+
+def _of_values(name: str, arg: ast.expr, values: Sequence[Any]) -> Any:
+    """Return the first or the length of a list, or the smallest or largest of numbers, or of those in a list."""
+    one = values[0]
+    if name == "first":
+        if not isinstance(one, (list, tuple)) or not one:
+            raise ExprError(f"{ast.unparse(arg)} has no first element")
+        return one[0]
     if name == "len":
-        if not isinstance(values[0], (list, tuple, dict)):
-            raise ExprError(f"{ast.unparse(args[0])} is not a list")
-        return len(values[0])
-    flat = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
+        if not isinstance(one, (list, tuple, dict)):
+            raise ExprError(f"{ast.unparse(arg)} is not a list")
+        return len(one)
+    flat = one if len(values) == 1 and isinstance(one, (list, tuple)) else values
     if not flat:
         raise ExprError(f"{name} of an empty list")
     return (min if name == "min" else max)(_number(v) for v in flat)
+
+
+def _either(parts: Sequence[Run], last: Run) -> Run:
+    def either(lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+        for part in parts:
+            value = part(lookup, elements, index)
+            if value is not None:
+                return value
+        return last(lookup, elements, index)
+
+    return either
+
+
+def _stated(arg: ast.expr) -> Run:
+    """Return the function of an argument's value; None where a name in it is not stated, or null."""
+    names, run = tuple(_names(arg)), _run(arg)
+
+    def stated(lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+        for name in names:
+            seen = lookup(name)
+            if isinstance(seen, Absent) or (isinstance(seen, Known) and seen.value is None):
+                return None
+        return run(lookup, elements, index)
+
+    return stated
+
+
+def _over_elements(name: str, arg: ast.expr) -> Run:
+    """Return the function of a predicate, which reads its argument for each element."""
+    run = _run(arg)
+
+    def over_elements(lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+        if elements is None:
+            raise ExprError(f"{name!r} has no meaning here")
+        if name == "true_at":
+            return _true_at(arg, run, lookup, elements)
+        row = [run(lookup, elements, k) for k in range(len(elements))]
+        return _unknown(row) or all(a < b for a, b in pairwise(row))
+
+    return over_elements
 
 
 def _of_seen(name: str, seen: Seen) -> Any:
@@ -420,45 +543,10 @@ def kind_of(seen: Known | Absent) -> str:
     return "absent" if isinstance(seen, Absent) else _NAMES_OF.get(type(seen.value), "list")
 
 
-def _operate(node: ast.expr, sub: Callable[[ast.expr], Any]) -> Any:
-    """Evaluate an operation or a comparison over the values of its parts."""
-    match node:
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            value = sub(operand)
-            return value if isinstance(value, Unknown) else not _truth(value)
-        case ast.UnaryOp(operand=operand):
-            value = sub(operand)
-            return value if isinstance(value, Unknown) else -_number(value)
-        case ast.BinOp(op=op, left=left, right=right):
-            pair = (sub(left), sub(right))
-            if unknown := _unknown(pair):
-                return unknown
-            a, b = (_number(v) for v in pair)
-            if isinstance(op, ast.FloorDiv) and b == 0:
-                raise ExprError(f"{ast.unparse(node)} divides by zero")
-            return _number(_BINARY[type(op)](a, b))
-        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[one]):
-            row = (
-                [part.value for part in cast(list[ast.Constant], one.elts)] if isinstance(one, ast.Tuple) else sub(one)
-            )
-            value = sub(left)
-            if unknown := _unknown((value, row)):
-                return unknown
-            if not isinstance(row, (list, tuple)):
-                raise ExprError(f"{ast.unparse(one)} is not a list")
-            return any(type(v) is type(value) and v == value for v in row) is isinstance(op, ast.In)
-        case ast.Compare(left=left, ops=ops, comparators=others):
-            return _kleene(False, _links([left, *others], ops, sub))
-    raise ExprError(f"{ast.unparse(node)} cannot be evaluated")
-
-
-def _stated(arg: ast.expr, sub: Callable[[ast.expr], Any], lookup: Lookup) -> Any:
-    """Return the value of an argument of either; None where a name in it is not stated, or null."""
-    for name in _names(arg):
-        seen = lookup(name)
-        if isinstance(seen, Absent) or (isinstance(seen, Known) and seen.value is None):
-            return None
-    return sub(arg)
+def _operate(node: ast.BinOp, op: type[ast.operator], a: Any, b: Any) -> Any:
+    if op is ast.FloorDiv and b == 0:
+        raise ExprError(f"{ast.unparse(node)} divides by zero")
+    return _number(_BINARY[op](a, b))
 
 
 def _names(node: ast.AST) -> Iterator[str]:
@@ -471,27 +559,21 @@ def _names(node: ast.AST) -> Iterator[str]:
         yield from _names(part)
 
 
-def _name(name: str, lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
-    if name in _TRUTH:
-        return _TRUTH[name]
-    if name in ELEMENT_NAMES:
-        if elements is None:
-            seen = lookup(name) if name == "i" else None  # the index of a row
-            if isinstance(seen, Known):
-                return seen.value
-            raise ExprError(f"{name!r} has no meaning here")
-        if name == "count_true":
-            return sum(v is True for v in elements)
-        return index if name == "i" else elements[index]
-    seen = lookup(name)
-    if isinstance(seen, Absent):
-        return Unknown(f"{name} is not stated ({seen.where})")
-    return seen.value if isinstance(seen, Known) else seen
+def _element(name: str, lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+    """Return the value of a name over elements; i alone may also be the index of a row."""
+    if elements is None:
+        seen = lookup(name) if name == "i" else None
+        if isinstance(seen, Known):
+            return seen.value
+        raise ExprError(f"{name!r} has no meaning here")
+    if name == "count_true":
+        return sum(v is True for v in elements)
+    return index if name == "i" else elements[index]
 
 
-def _true_at(arg: ast.expr, lookup: Lookup, elements: Sequence[Any]) -> Any:
+def _true_at(arg: ast.expr, run: Run, lookup: Lookup, elements: Sequence[Any]) -> Any:
     """Evaluate true_at(x): x, with i over another tensor's elements, must point at true elements of this one."""
-    others = parse(ast.unparse(arg)).names - ELEMENT_NAMES
+    others = frozenset(_names(arg)) - ELEMENT_NAMES
     rows = {name: seen.value for name in others if isinstance(seen := lookup(name), Known)}
     if missing := others - set(rows):
         return Unknown(f"{', '.join(sorted(missing))} is not at hand")
@@ -500,35 +582,10 @@ def _true_at(arg: ast.expr, lookup: Lookup, elements: Sequence[Any]) -> Any:
         look: Lookup = lambda name, k=k: Known(  # type: ignore[misc]  # noqa: E731
             rows[name][k] if isinstance(rows[name], (list, tuple)) else rows[name], name
         )
-        at = _eval(arg, look, range(length), k)
+        at = run(look, range(length), k)
         if not (isinstance(at, int) and 0 <= at < len(elements) and elements[at] is True):
             return False
     return True
-
-
-def _links(
-    nodes: Sequence[ast.expr], ops: Sequence[ast.cmpop], sub: Callable[[ast.expr], Any]
-) -> Iterator[bool | Unknown]:
-    """Yield each link of a comparison chain, as a < b and b < c."""
-    left = sub(nodes[0])
-    for op, node in zip(ops, nodes[1:], strict=True):
-        right = sub(node)
-        if isinstance(op, (ast.Eq, ast.NotEq)) and (isinstance(left, str) or isinstance(right, str)):
-            yield _unknown((left, right)) or (left == right) is isinstance(op, ast.Eq)
-        else:
-            yield _unknown((left, right)) or _COMPARE[type(op)](_number(left), _number(right))
-        left = right
-
-
-def _kleene(any_of: bool, values: Iterator[Any]) -> Any:
-    """Combine truth values: one decides, else one unknown makes it unknown."""
-    unknown: Unknown | None = None
-    for value in values:
-        if isinstance(value, Unknown):
-            unknown = unknown or value
-        elif _truth(value) is any_of:
-            return any_of
-    return unknown or not any_of
 
 
 def _unknown(values: Sequence[Any]) -> Unknown | None:

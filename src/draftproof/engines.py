@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from draftproof.contracts import EngineRow, Fact, Loop
 from draftproof.dims import (
     Absent,
     Expr,
+    ExprError,
     Known,
     Seen,
     Unknown,
@@ -84,7 +85,7 @@ class Effect(NamedTuple):
     order: str = ""  # the stage among whose it comes, if that is another
 
 
-@dataclass
+@dataclass(eq=False)
 class Prediction:
     """Hold what an engine is predicted to do with one drafter, and everything that it rests on."""
 
@@ -101,8 +102,14 @@ class Prediction:
     lost: list[int] = field(default_factory=list)  # boundaries that are asked for and not there
     beside: list[str] = field(default_factory=list)  # declared, trained and read, a thing a line
     requests: list[Request] = field(default_factory=list)  # what becomes of what requests ask for
+    world: World | None = None  # what was asked on the way
 
-    @property
+    @cached_property
+    def run(self) -> bool:
+        """Tell whether its version was run, and not only read."""
+        return all(v.basis == "run" for v in self.profile.versions if v.is_ == self.version)
+
+    @cached_property
     def in_part(self) -> bool:
         """Tell whether the version that was asked for was read in part: what its rows say is told of it."""
         return any(v.basis == "part" and v.is_ == self.asked for v in self.profile.versions)
@@ -146,7 +153,7 @@ def judge(
         made = [predict(*sides, version=one.version, asked=one.asked, flags=flags)]
         if flags is None:  # any of its runners may serve
             made += [
-                predict(*sides, version=one.version, asked=one.asked, runner=runner)
+                predict(*sides, version=one.version, asked=one.asked, runner=runner, like=made[0])
                 for runner in dict.fromkeys(row.is_ for row in profile.runners)
                 if runner != made[0].runner
             ]
@@ -159,13 +166,24 @@ def judge(
 # --- what expressions see -----------------------------------------------------------------------------------------
 
 
+class _Memo(dict[str, Seen]):
+    """Hold what is known of names, each found when it is first asked for."""
+
+    def __init__(self, find: Callable[[str], Seen]) -> None:
+        super().__init__()
+        self.find = find
+
+    def __missing__(self, name: str) -> Seen:
+        return self.find(name)
+
+
 class World:
     """Look up what an engine sees: its own facts and dims, flags of the launch, both configs, and the pair's dims."""
 
     def __init__(self, profile: Profile, drafter: View, target: View | None, couple: Couple | None,
                  flags: Mapping[str, Any], said: Mapping[str, str | Unknown],
                  configs: Sequence[Configs] = (), facts: Mapping[str, Fact] | None = None,
-                 request: Mapping[str, Any] | None = None) -> None:  # fmt: skip
+                 request: Mapping[str, Any] | None = None, like: World | None = None) -> None:  # fmt: skip
         self.facts = facts if facts is not None else couple.facts if couple is not None else {}
         self.profile, self.drafter, self.target, self.couple = profile, drafter, target, couple
         self.configs = configs
@@ -175,106 +193,146 @@ class World:
         self.said: dict[str, Any] = dict(said)  # version, family, line, runner, method, architecture, code, captured
         self.exprs: dict[str, Expr] = dict(profile.facts)
         self.index: dict[str, int] = {}
-        self._memo: dict[str, Seen] = {}
-        self._conditions: dict[str, bool | Unknown] = {}  # conditions
+        self._memo = _Memo(self._asked)
+        self._sides: dict[str, Seen] = {} if like is None else like._sides  # what does not rest on what is said
+        self._like = like
+        self._unlike: frozenset[str] | None = None  # names that may be otherwise there; not known before all is said
+        self._conditions: dict[str, bool | Unknown] = {}
+        self.false: set[str] = set()  # conditions
         self._open: set[str] = set()
 
     def say(self, name: str, value: Any) -> None:
         """Fix what the interpreter has found, or that it cannot be told; what rests on it is asked anew."""
+        if name in self.said and self.said[name] == value:
+            return
         self.said[name] = value
         self._memo.clear()
         self._conditions.clear()
+        self.false.clear()
 
     def add(self, exprs: Mapping[str, Expr]) -> None:
         """Add the dims of a class."""
         self.exprs |= exprs
         self._memo.clear()
         self._conditions.clear()
+        self.false.clear()
+
+    def settle(self) -> None:
+        """Note that all is said: what rests on nothing that is otherwise in a world like this is as it is there."""
+        if self._like is None:
+            return
+        there = self._like
+        unlike = {n for n in {*self.said, *there.said} if self.said.get(n) != there.said.get(n)}
+        unlike |= {n for n in {*self.exprs, *there.exprs} if self.exprs.get(n) is not there.exprs.get(n)}
+        count = -1
+        while count != len(unlike):
+            count = len(unlike)
+            unlike |= {name for name, expr in self.exprs.items() if not unlike.isdisjoint(expr.names)}
+        self._unlike = frozenset(unlike)
+
+    def _there(self, part: Expr) -> bool | Unknown | None:
+        """Return whether a condition holds in a world like this, where it must be the same; None where it may not."""
+        if self._unlike is None or self._like is None or not part.names.isdisjoint(self._unlike):
+            return None
+        return self._like._conditions.get(part.text)
+
+    def at(self, index: dict[str, int]) -> None:
+        """Fix the indices of a row of tensors, or none."""
+        for name in self.index:
+            self._memo.pop(name, None)
+        self.index = index
+        self._memo.update({name: Known(n, "index") for name, n in index.items()})
 
     def __call__(self, name: str) -> Seen:
         """Return what is known of a name."""
-        if name in self.index:
-            return Known(self.index[name], "index")
-        if name not in self._memo:
-            if name in self._open:
-                return Unknown(f"{name} rests on itself", told=True)
-            self._open.add(name)
-            self._memo[name] = self._find(name)
-            self._open.discard(name)
         return self._memo[name]
+
+    def _asked(self, name: str) -> Seen:
+        """Return what is found of a name that was not asked for since something was said."""
+        find, key = _side_of(name)
+        if find is None or name in self.said:
+            seen = self._find(name)
+        else:
+            found = self._sides.get(name)
+            seen = self._sides[name] = found if found is not None else find(self, key)
+        self._memo[name] = seen
+        return seen
 
     def _find(self, name: str) -> Seen:
         if name in self.said:
             said = self.said[name]
             return said if isinstance(said, Unknown) else Known(said, name)
+        if name in self.exprs:
+            if name in self._open:
+                return Unknown(f"{name} rests on itself", told=True)
+            self._open.add(name)
+            value = value_of(self.exprs[name], self._memo.__getitem__)
+            self._open.discard(name)
+            return value if isinstance(value, Unknown) else Known(value, str(self.exprs[name]))
+        dims = self.drafter.dims if self.couple is None else self.couple.dims
+        if name in dims.dims:
+            return dims(name)
         if name == "lifted":
             return Known(bool(self.lifted), "the drafter's config")
         if name == "overrides":  # what the flag says that changes keys of both configs
             return self._overriding
         if name == "read_as":
             return Known(self.read_as, "the drafter's config")
-        if name in self.exprs:
-            value = value_of(self.exprs[name], self)
-            return value if isinstance(value, Unknown) else Known(value, str(self.exprs[name]))
         if name.startswith(("file ", "damaged ")):
             return self._files(*name.split(" ", 1))
-        dims = self.drafter.dims if self.couple is None else self.couple.dims
-        if name in dims.dims:
-            return dims(name)
-        side, _, key = name.partition(".")
-        if side == "launch":
-            return self._flag(key)
-        if side == "request":
-            return Known(self.request[key], "the request") if key in self.request else Absent(f"the request: {key}")
-        if side == "declared":
-            fact = self.facts.get(key)
-            return Known(fact.value, fact.source) if fact else Absent("what is declared of the drafter")
-        if side == "written":  # what the file itself says of a key
-            return self._written(self.drafter, key)
-        if side == "overrides":  # a key of what the flag says that changes keys of both configs
-            said = self._overriding.value if isinstance(self._overriding, Known) else {}
-            there = isinstance(said, Mapping) and key in said
-            return Known(said[key], f"launch: {self.profile.overrides}") if there else Absent(f"launch: {key}")
-        if side == "whole":  # at the top of the file, whatever is read in its place
-            whose = self.target if key.startswith("target.") else self.drafter
-            if whose is None:
-                return Unknown("no target is given", told=True)
-            config, key = whose.checkpoint.config, key.removeprefix("target.")
-            return Known(None, f"drafter config.json: {key}") if config.is_null(key) else config(key)
-        if side == "stored":
-            return self._stored(key) if key != "tokens" else self._tokens(self.target, "target")
-        if side == "held":
-            return self._held(key)
-        if side == "cast":  # what is made of a value that is cast to an integer; one that cannot be stays as it is
-            seen = self(key)
+        if name.startswith("cast."):  # what is made of a value that is cast to an integer; one that cannot be stays
+            seen = self(name.removeprefix("cast."))
             return seen._replace(value=_casts(seen.value)) if isinstance(seen, Known) else seen
-        if side == "json":
-            return self._text_of(*key.split(".", 2))
-        if side == "named":
-            return self._named(key)
-        if side in ("rows", "columns"):  # of the tensor that plays a part
-            part = self.drafter.contract.roles.get(key, "") if self.drafter.contract else ""
-            tensor, axis = self.drafter.tensor(part), ("rows", "columns").index(side)
-            if tensor is None and not _all_read(self.drafter):
-                return Unknown(self.drafter.table.basis or "not all tensors were read", told=True)
-            whole = tensor is not None and len(tensor.shape) > axis
-            return Known(tensor.shape[axis], part) if tensor is not None and whole else Absent(f"{key}: {part}")
-        if side == "has":  # a tensor by the role that the drafter's family gives it, or by its name
-            role = self.drafter.contract.roles.get(key, "") if self.drafter.contract else ""
-            table = self.drafter.table
-            there = table.read and bool({role, key} & {*self.drafter.names, *table.tensors})
-            if not there and not (table.read and table.complete):
-                return Unknown(table.basis or "not all tensors were read", told=True)
-            return Known(there, role or key)
-        if name == "drafter.tensors":
-            table = self.drafter.table
-            if not _all_read(self.drafter):
-                return Unknown(table.basis or "not all tensors were read", told=True)
-            return Known(list(table.tensors), "the tensor table")
-        view = {"drafter": self.drafter, "target": self.target}.get(side)
+        return Unknown(f"{name} is not known")
+
+    def _of_drafter(self, key: str) -> Seen:
+        if key != "tensors":
+            return self._key(self.drafter, key)
+        table = self.drafter.table
+        if not _all_read(self.drafter):
+            return Unknown(table.basis or "not all tensors were read", told=True)
+        return Known(list(table.tensors), "the tensor table")
+
+    def _of_target(self, key: str) -> Seen:
+        return self._key(self.target, key) if self.target is not None else Unknown("no target is given", told=True)
+
+    def _of_request(self, key: str) -> Seen:
+        return Known(self.request[key], "the request") if key in self.request else Absent(f"the request: {key}")
+
+    def _declared(self, key: str) -> Seen:
+        fact = self.facts.get(key)
+        return Known(fact.value, fact.source) if fact else Absent("what is declared of the drafter")
+
+    def _at_top(self, key: str) -> Seen:
+        """Return what stands at the top of the drafter's config, or after target. of the target's."""
+        view = self.target if key.startswith("target.") else self.drafter
         if view is None:
-            return Unknown(f"{name} is not known" if side != "target" else "no target is given", told=side == "target")
-        return self._key(view, key)
+            return Unknown("no target is given", told=True)
+        return view.checkpoint.config.as_written(key.removeprefix("target."))
+
+    def _of_overrides(self, key: str) -> Seen:
+        """Return a key of what the flag says that changes keys of both configs."""
+        said = self._overriding.value if isinstance(self._overriding, Known) else {}
+        there = isinstance(said, Mapping) and key in said
+        return Known(said[key], f"launch: {self.profile.overrides}") if there else Absent(f"launch: {key}")
+
+    def _size(self, key: str, axis: int) -> Seen:
+        """Return how many rows or columns the tensor has that plays a part."""
+        part = self.drafter.contract.roles.get(key, "") if self.drafter.contract else ""
+        tensor = self.drafter.tensor(part)
+        if tensor is None and not _all_read(self.drafter):
+            return Unknown(self.drafter.table.basis or "not all tensors were read", told=True)
+        whole = tensor is not None and len(tensor.shape) > axis
+        return Known(tensor.shape[axis], part) if tensor is not None and whole else Absent(f"{key}: {part}")
+
+    def _has(self, key: str) -> Seen:
+        """Return whether there is a tensor, by the role that the drafter's family gives it, or by its name."""
+        role = self.drafter.contract.roles.get(key, "") if self.drafter.contract else ""
+        table = self.drafter.table
+        there = table.read and bool({role, key} & {*self.drafter.names, *table.tensors})
+        if not there and not (table.read and table.complete):
+            return Unknown(table.basis or "not all tensors were read", told=True)
+        return Known(there, role or key)
 
     def _files(self, what: str, glob: str) -> Seen:
         """Return whether the drafter has a file that a glob matches, or one of those that its library refuses."""
@@ -384,8 +442,10 @@ class World:
         not; listed whether the names of all files are known; kind is what a config.json holds that is no object; index
         is what one is, faults are the codes of what is wrong with the weight files; torn is what a torch file that
         cannot be read begins with; later is whether a file that does not belong comes after those that do, and is no
-        copy of one; tokenizer whether that can be read; format is that of the files.
+        copy of one; tokenizer whether that can be read, tokens how many the target's has; format is that of the files.
         """
+        if key == "tokens":
+            return self._tokens(self.target, "target")
         if key == "tokenizer":
             seen = self._tokens(self.drafter, "drafter")
             return seen if isinstance(seen, Unknown) else Known("unreadable" if isinstance(seen, Absent) else "read",
@@ -535,19 +595,19 @@ class World:
                 value = value[part]
             return Known(value, f"launch: {self.profile.overrides}: {first}")
         tables = self.lifted if view is self.drafter else ()
-        config = view.checkpoint.config if tables else view.config
-        if tables and key.partition(".")[0] in self.alone:
+        if not tables:
+            return view.config.as_written(key)
+        config = view.checkpoint.config
+        if key.partition(".")[0] in self.alone:
             tables = ()
         top = (key,) if not tables or key.partition(".")[0] in self.kept else ()
         whole = (key,) if tables and self.profile.lift_over and not top else ()
         for place in (*top, *(f"{table}.{key}" for table in tables), *whole):
-            null = config.is_null(place)
-            if null and place in top and tables and self.profile.lift_copies:  # it is not copied
+            seen = config.as_written(place)
+            if isinstance(seen, Absent):
                 continue
-            if null:
-                return Known(None, f"{view.checkpoint.role} config.json: {place}")
-            seen = config(place)
-            if not isinstance(seen, Absent):
+            null = isinstance(seen, Known) and seen.value is None
+            if not (null and place in top and tables and self.profile.lift_copies):  # a null is not copied
                 return seen
         return Absent(f"{view.checkpoint.role} config.json: {tables[0]}.{key}") if tables and not whole else config(key)
 
@@ -594,8 +654,11 @@ class World:
         by = self.drafter.checkpoint.config(self.profile.lift_by) if self.profile.lift_by else None
         return str(by.value) if isinstance(by, Known) else ""
 
-    def holds(self, when: Expr | None) -> bool | Unknown:
-        """Return whether a condition holds; one that is not given does."""
+    def holds(self, when: Expr | None, told: str = "") -> bool | Unknown:
+        """Return whether a condition holds; one that is not given does.
+
+        Once it cannot be told for the reason told, it is not asked whether it may yet be false.
+        """
         if isinstance(when, Within):
             version = self.said["version"]
             if isinstance(version, str) and not when.has(version):
@@ -604,22 +667,26 @@ class World:
         if when is None:
             return True
         why: Unknown | None = None
-        for part in when.parts:  # one that is false decides, else one that is not known
-            held = self._part(part)
+        for part in when.parts:  # many rows begin with the same
+            known = self._conditions if not self.index or part.names.isdisjoint(self.index) else {}
+            held = known.get(part.text)
+            if held is None and known is self._conditions and (held := self._there(part)) is not None:
+                known[part.text] = held
+            if held is None:
+                try:
+                    value = part.run(self._memo.__getitem__, None, 0)
+                except ExprError as error:
+                    value = Unknown(str(error))
+                held = value if isinstance(value, (bool, Unknown)) else Unknown(f"{part} is {value!r}")
+                known[part.text] = held
             if held is False:
+                if known is self._conditions:
+                    self.false.add(part.text)
                 return False
+            if held is not True and told and held.why == told:
+                return held
             why = held if why is None and held is not True else why
         return True if why is None else why
-
-    def _part(self, part: Expr) -> bool | Unknown:
-        """Return whether one condition holds; many rows begin with the same."""
-        if not self.index and part.text in self._conditions:
-            return self._conditions[part.text]
-        value = value_of(part, self)
-        held = value if isinstance(value, (bool, Unknown)) else Unknown(f"{part} is {value!r}")
-        if not self.index:
-            self._conditions[part.text] = held
-        return held
 
     def first(self, rows: Sequence[Any]) -> Any:
         """Return the first row whose condition holds, None if that is none, or Unknown where it cannot be told."""
@@ -628,6 +695,33 @@ class World:
             if holds is not False:
                 return row if holds is True else holds
         return None
+
+
+Find = Callable[[World, str], Seen]
+_SIDES: Mapping[str, Find] = {  # what stands before the dot of a name
+    "drafter": World._of_drafter,
+    "target": World._of_target,
+    "launch": World._flag,
+    "request": World._of_request,
+    "declared": World._declared,
+    "written": lambda world, key: world._written(world.drafter, key),  # what the file itself says of a key
+    "whole": World._at_top,
+    "stored": World._stored,
+    "held": World._held,
+    "overrides": World._of_overrides,
+    "json": lambda world, key: world._text_of(*key.split(".", 2)),
+    "named": World._named,
+    "rows": lambda world, key: world._size(key, 0),
+    "columns": lambda world, key: world._size(key, 1),
+    "has": World._has,
+}
+
+
+@lru_cache(maxsize=4096)
+def _side_of(name: str) -> tuple[Find | None, str]:
+    """Return what finds a name that has a side, by what comes after that."""
+    side, dot, key = name.partition(".")
+    return (_SIDES.get(side) if dot else None), key
 
 
 # --- the way of an engine -----------------------------------------------------------------------------------------
@@ -646,11 +740,13 @@ def predict(
     runner: str = "",
     facts: Mapping[str, Fact] | None = None,
     request: Mapping[str, Any] | None = None,
+    like: Prediction | None = None,
 ) -> Prediction:
     """Return what an engine will do with a drafter, launched with these flags, or without any as its family needs.
 
     version is one that was read; asked is the one that it stands in for, if that was not. facts are what is declared
-    of the drafter, those of the couple if not given. request is what a request asks for, beside greedy tokens.
+    of the drafter, those of the couple if not given. request is what a request asks for, beside greedy tokens. like is
+    what was predicted of the same but for the runner: what cannot have changed is not asked again.
     """
     version = version or profile.versions[0].is_
     if drafter.contract is None:  # of no family that is known: what it says is read all the same
@@ -670,7 +766,8 @@ def predict(
     said |= dict.fromkeys(("runner", "method", "architecture", "code", "captured"), "")
     through = profile.configs
     configs = [c for id in through.is_ if (c := library.get("configs", id)[0])] if through is not None else []
-    world = World(profile, drafter, target, couple, flags or {}, said, configs, facts, request)
+    before = like.world if like is not None else None
+    world = out.world = World(profile, drafter, target, couple, flags or {}, said, configs, facts, request, before)
     world.own = own.table if own is not drafter else world.own
     if drafter.table.format and drafter.table.format not in profile.formats:
         unread = Unknown(f"how it reads a drafter from {drafter.table.format} was not read")
@@ -680,7 +777,7 @@ def predict(
     out.method = _choose(world, profile.methods, out, "method")
     out.requests = [row for row in profile.requests if world.holds(row.when) is True]
     out.effects += _requested(out.requests, world)
-    rows = [*_shared_rows(library, profile, str(said["version"])), *profile.rows]
+    rows = _rows_at(library, profile, str(said["version"]))
     if any(row.idle and row.is_ == out.method for row in profile.methods):  # it reads nothing of the drafter
         out.effects += _rows(rows, world)
         return out
@@ -702,7 +799,8 @@ def predict(
     out.effects += _hooked(profile, world)
     out.effects += _captures(profile, world, out)
     world.say("captured", [] if out.captured is None else out.captured)
-    rowed = list(_rows(rows, world))
+    world.settle()
+    rowed = list(_rows(rows, world, architecture.why if isinstance(architecture, Unknown) else ""))
     named = [
         e for e in rowed if e.stage == "config" and e.subject == "architectures"
     ]  # that it can be read comes first
@@ -808,13 +906,22 @@ def _told(expr: Expr, world: World) -> str:
     return "nothing" if value is None else visible(whole(value))
 
 
-def _shared_rows(library: Library, profile: Profile, version: str) -> list[EngineRow]:
-    """Return the rows of the engine that need nothing but the dims of a pair, those of a version."""
-    engine = library.get("engine", profile.engine)[0] if profile.engine else None
-    own = {row.id for row in profile.rows}  # a row of the profile says the same better
-    return [
-        row for row in (engine.rows if engine else ()) if row.id not in own and spans(row.since, row.until, version)
-    ]
+Led = tuple[str, EngineRow]  # the first condition of a row, which many rows share, and the row
+
+
+def _rows_at(library: Library, profile: Profile, version: str) -> list[Led]:
+    """Return the rows of a version: those that need nothing but the dims of a pair, and the profile's."""
+    key = ("rows", profile.id, version)
+    kept: tuple[Profile, list[Led]] | None = library.kept.get(key)
+    if kept is None or kept[0] is not profile:
+        engine = library.get("engine", profile.engine)[0] if profile.engine else None
+        own = {row.id for row in profile.rows}  # a row of the profile says the same better
+        shared = [r for r in (engine.rows if engine else ()) if r.id not in own and spans(r.since, r.until, version)]
+        whens = [(row.when.when if isinstance(row.when, Within) else row.when, row) for row in (*shared, *profile.rows)
+                 if not isinstance(row.when, Within) or row.when.has(version)]  # fmt: skip
+        rows = [(when.parts[0].text if when is not None else "", row) for when, row in whens]
+        kept = library.kept[key] = (profile, rows)
+    return kept[1]
 
 
 def _choose(world: World, rows: Sequence[Chosen], out: Prediction, what: str, given: str = "") -> str:
@@ -971,14 +1078,17 @@ def _served(profile: Profile, world: World) -> Iterator[Effect]:
         yield _of(profile.unserved, "target", name=visible(names[0]))
 
 
-def _rows(rows: Sequence[EngineRow], world: World) -> Iterator[Effect]:
-    for row in rows:
-        holds = world.holds(row.when)
+def _rows(rows: Sequence[Led], world: World, told: str = "") -> Iterator[Effect]:
+    """Yield the effects of the rows that apply, or may; told is why the class is not known, which is said already."""
+    for first, row in rows:
+        if first in world.false:
+            continue
+        holds = world.holds(row.when, told)
         if holds is True and row.outcome == "unknown":
             yield _unsure(row.stage, row.key or row.id, Unknown(_shown(row.see, world)))
         elif holds is True:
             yield _of(row)._replace(see=_shown(row.see, world))
-        elif isinstance(holds, Unknown) and row.outcome != "changes" and not row.sure:
+        elif isinstance(holds, Unknown) and row.outcome != "changes" and not row.sure and holds.why != (told or None):
             yield _unsure(row.stage, row.key or row.id, holds, row.outcome)
 
 
@@ -1141,8 +1251,7 @@ def _of_requests(made: Sequence[Prediction]) -> Iterator[Finding]:
 
 def _basis(made: Prediction, basis: str) -> str:
     """Return how something is known of a version: what was run at another is only read."""
-    other = any(v.is_ == made.version and v.basis != "run" for v in made.profile.versions)
-    return "read" if basis == "run" and other else basis
+    return "read" if basis == "run" and not made.run else basis
 
 
 def _places(sources: Sequence[str]) -> str:
@@ -1231,7 +1340,8 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
         elif skip is not None:
             (early if skip.early else found).extend(_skipped(class_, skip, name, name in explained, world))
         elif made is not None:
-            rule, world.index = made
+            rule, index = made
+            world.at(index)
             holds = {param, *(filled(one, world.index) for one in rule.gives)}
             if holds & loaded and (class_.twice or name not in explained):
                 found.append(_again(class_, rule, name))
@@ -1245,7 +1355,7 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
                 joined.setdefault(rule.joined, {})[name] = (list(shape), sizes)
                 if len(joined[rule.joined]) == sum(one.joined == rule.joined for one, _ in params.values()):
                     found += _joined(profile, class_, params, {rule.joined: joined.pop(rule.joined)})
-            world.index = {}
+            world.at({})
         elif not any(like(param, glob) for glob, _ in failed):
             found += _unclaimed(class_, name, name in explained, bool(view.table.format))
     for group, fills in padded.items():
@@ -1256,9 +1366,9 @@ def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[E
     found += _joined(profile, class_, params, joined)
     for param, (rule, index) in params.items():
         if param not in loaded:
-            world.index = index
+            world.at(index)
             (early if rule.early else found).extend(_unset(class_, rule, param, world))
-            world.index = {}
+            world.at({})
     yield from (*early, *found)
 
 
@@ -1390,9 +1500,9 @@ def _expanded(
             failed.append((filled(rule.name, dict.fromkeys((one.name for one in rule.over), "*")), rows))
             continue
         for row in rows:
-            world.index = row
+            world.at(row)
             holds, name = world.holds(rule.when), filled(rule.name, row)
-            world.index = {}
+            world.at({})
             if isinstance(holds, Unknown):
                 failed.append((name, holds))
             elif holds:

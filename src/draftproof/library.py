@@ -80,12 +80,16 @@ class Library:
         self.roots = tuple(dict.fromkeys(Path(os.path.abspath(root)) for root in wanted))
         self._wrong: dict[Path, Finding] = {}  # folders
         self._files: dict[str, dict[str, Path]] = {}
-        self._twice: dict[Path, Finding] = {}  # the file that counts -> what says so
+        self._hidden: dict[Path, list[Path]] = {}  # the file that counts -> those of the same id that do not
+        self._raw: dict[Path, bytes | None] = {}
+        self._forms: dict[Path, bytes | None] = {}
+        self._exprs: dict[str, Expr] = {}  # of compiled forms
         self.kept: dict[Any, Any] = {}  # what is worth keeping for the next question, by key
         self._texts: dict[str, bytes] = {}  # of models, in small letters
         self._called: dict[str, list[Model]] = {}  # name -> models
         self._parsed: dict[tuple[str, Path], tuple[dict[str, Any] | None, Problems]] = {}
         self._proven: set[tuple[str, Path]] = set()
+        self._edited: set[Path] = set()  # files of ids that ship, with other bytes
         self._read: dict[tuple[str, Path], tuple[AnyContract | None, tuple[Finding, ...]]] = {}
         for root in self.roots:
             if not os.path.isdir(root):  # which never raises
@@ -111,15 +115,8 @@ class Library:
                     continue
                 for path in (folder / name for name in names):
                     first = found.setdefault(path.stem, path)
-                    if first != path and _text(first) != _text(path):
-                        seen = visible(f"{first} and {path}, which differ; the first is used", 4096)
-                        self._twice[first] = finding(
-                            *("CON114", visible(f"{kind} {path.stem}")),
-                            level="warning",
-                            expected="one file",
-                            observed=seen,
-                            contract=f"{self.label(first)}:1",
-                        )
+                    if first != path:
+                        self._hidden.setdefault(first, []).append(path)
             self._files[kind] = dict(sorted(found.items()))
         return self._files[kind]
 
@@ -133,13 +130,39 @@ class Library:
             return None, (finding("CON113", f"{kind} {visible(id)}", expected=expected, observed=seen),)
         if (kind, path) not in self._read:
             contract, found = load(path, kind, self)
-            twice = (self._twice[path],) if path in self._twice else ()
+            twice = () if (kind, path) in self._proven else self._twice(kind, path)
             self._read[kind, path] = (contract, (*found, *twice))
         return self._read[kind, path]
+
+    def _twice(self, kind: str, first: Path) -> Iterator[Finding]:
+        """Say of a file where another of the same id differs, and does not count."""
+        for path in self._hidden.get(first, ()):
+            if self.raw(first) != self.raw(path):
+                seen = visible(f"{first} and {path}, which differ; the first is used", 4096)
+                yield finding("CON114", visible(f"{kind} {path.stem}"), level="warning", expected="one file",
+                              observed=seen, contract=f"{self.label(first)}:1")  # fmt: skip
+                return
+
+    def raw(self, path: Path) -> bytes | None:
+        """Return the bytes of a contract file, read once; None where it cannot be read."""
+        if path not in self._raw:
+            try:
+                self._raw[path] = read_file(path)
+            except (OSError, ValueError):
+                self._raw[path] = None
+        return self._raw[path]
 
     def all(self, kind: str) -> list[tuple[str, Any, tuple[Finding, ...]]]:
         """Return id, contract and errors of every file of a kind."""
         return [(id, *self.get(kind, id)) for id in self.files(kind)]
+
+    def read(self, *kinds: str) -> None:
+        """Read every file of some kinds, so that broken tells of it; one that was checked as it is need not be."""
+        every = [(kind, id, path) for kind in kinds for id, path in self.files(kind).items()]
+        checked = [self._form(kind, path) is not None for kind, _, path in every]
+        for (kind, id, _), known in zip(every, checked, strict=True):
+            if self._edited or not known:
+                self.get(kind, id)
 
     def broken(self, *kinds: str) -> list[Finding]:
         """Return what is wrong with the folders, and with the files of some kinds, or all, that were read so far."""
@@ -149,14 +172,14 @@ class Library:
     def mentioning(self, kind: str, words: list[str]) -> list[str]:
         """Return the ids of files that hold one of the quoted words: a cheap first look, never a decision."""
         if ("texts", kind) not in self.kept:
-            self.kept["texts", kind] = {id: _text(path) for id, path in self.files(kind).items()}
+            self.kept["texts", kind] = {id: self.raw(path) for id, path in self.files(kind).items()}
         texts: dict[str, bytes | None] = self.kept["texts", kind]
         quoted = [f"{mark}{word}{mark}".encode("utf-8", "replace") for word in words for mark in "\"'"]
         return [id for id, text in texts.items() if text is None or any(q in text for q in quoted)]
 
     def holds(self, kind: str, id: str, word: bytes) -> bool:
         """Tell whether the text of a file holds a word: a cheap first look, never a decision."""
-        text = _text(self.files(kind)[id])
+        text = self.raw(self.files(kind)[id])
         return text is None or word in text
 
     def detect(self, kind: str, id: str) -> Mapping[str, Any]:
@@ -167,7 +190,7 @@ class Library:
         return found
 
     def _detect(self, kind: str, id: str) -> Mapping[str, Any]:
-        texts = self.kept.get(("texts", kind)) or {id: _text(self.files(kind)[id])}
+        texts = self.kept.get(("texts", kind)) or {id: self.raw(self.files(kind)[id])}
         raw = texts[id] or b""
         found = _DETECT.search(raw) if len(raw) <= MAX_BYTES else None
         if found:
@@ -194,7 +217,7 @@ class Library:
     def called(self, name: str) -> list[Model]:
         """Return the models that go by a name: of their repo, or else an alias."""
         if not self._texts:
-            self._texts = {id: (_text(path) or b"").lower() for id, path in self.files("model").items()}
+            self._texts = {id: (self.raw(path) or b"").lower() for id, path in self.files("model").items()}
         if name not in self._called:
             quoted = [f"{mark}{name.lower()}{mark}".encode("utf-8", "replace") for mark in "\"'"]
             likely = [id for id, text in self._texts.items() if any(q in text for q in quoted)]
@@ -235,24 +258,31 @@ class Library:
 
     def _kept(self, kind: str, path: Path) -> tuple[dict[str, Any] | None, Problems] | None:
         """Return what parsed returns from the compiled form of a file, where the package has one that holds."""
-        form = _INSIDE.with_name("compiled") / FOLDERS[kind] / f"{path.stem}.json"
-        kept = compiled.unpack(kind, form, path) if kind in compiled.OF else None
-        if kept is None:
+        text = self._form(kind, path)
+        if text is None:
             return None
+        body, lines = compiled.unpack(kind, text, self._exprs)
         self._proven.add((kind, path))
-        return kept[0], Problems(self.label(path), lambda: kept[1])
+        return body, Problems(self.label(path), lines)
+
+    def _form(self, kind: str, path: Path) -> bytes | None:
+        """Return the compiled form of a file, where the package has one that holds."""
+        if path not in self._forms:
+            form, raw = _INSIDE.with_name("compiled") / FOLDERS[kind] / f"{path.stem}.json", self.raw(path)
+            self._forms[path] = compiled.held(form, raw) if raw is not None else None
+            if self._forms[path] is None and form.exists():
+                self._edited.add(path)
+        return self._forms[path]
 
     def proven(self, kind: str, path: Path) -> bool:
-        """Tell whether a file was checked when the package was built, and so was all read beside it of such kinds."""
-        return (kind, path) in self._proven and all(
-            key in self._proven for key in self._parsed if key[0] in compiled.OF
-        )
+        """Tell whether a file was checked when the package was built, and so was all read in the place of a shipped."""
+        return (kind, path) in self._proven and not self._edited
 
 
 def compile_all(root: Path, out: Path) -> None:
     """Write the compiled form of the contracts in a folder into another; raises ValueError for what cannot be read."""
     library = Library(root, shipped=False)
-    for kind in compiled.OF:
+    for kind in FOLDERS:
         for id, contract, found in library.all(kind):
             path = library.files(kind)[id]
             body, problems = library.parsed(kind, path)
@@ -264,13 +294,6 @@ def compile_all(root: Path, out: Path) -> None:
 
 
 _DETECT = re.compile(rb"^\[detect\][^\n]*\n(?:(?!\[)[^\n]*(?:\n|\Z)|\[detect\.[^\n]*(?:\n|\Z))*", re.MULTILINE)
-
-
-def _text(path: Path) -> bytes | None:
-    try:
-        return read_file(path)
-    except (OSError, ValueError):
-        return None
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shlex
+from contextlib import contextmanager
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
     from draftproof.findings import Finding, Report
     from draftproof.library import Library
@@ -42,6 +45,7 @@ class State:
         self.reports: dict[str, Report] = {}
         self._library: Library | None = None
         self._broken: list[Finding] | None = None
+        self.item: Any = None  # the test that runs
 
     @property
     def fail_on(self) -> str:
@@ -53,7 +57,7 @@ class State:
         """Return --drafter, or ""."""
         return self.config.getoption("drafter") or ""
 
-    @property
+    @cached_property
     def root(self) -> Path:
         """Return the folder of this repository's own contracts."""
         own: str | None = self.config.getoption("draftproof_contracts")
@@ -98,7 +102,7 @@ class State:
             return [id for id, path in self.library.files("pair").items() if self.root in path.parents]
         return list(Library().files("pair")) if shipped else []
 
-    @property
+    @cached_property
     def asked(self) -> list[str]:
         """Return the engines of --engine, each once."""
         given: list[str] = self.config.getoption("engine")
@@ -127,11 +131,12 @@ class State:
         if param not in self.reports:
             from draftproof import api  # noqa: PLC0415
 
-            if self.drafter:
-                target, family = self.config.getoption("target"), self.config.getoption("draftproof_family")
-                self.reports[param] = api.check_models(self.drafter, target, self.library, family or "", self.asked)
-            else:
-                self.reports[param] = api.check_pair_id(param, self.library, self.asked)
+            with _uncollected():
+                if self.drafter:
+                    target, family = self.config.getoption("target"), self.config.getoption("draftproof_family")
+                    self.reports[param] = api.check_models(self.drafter, target, self.library, family or "", self.asked)
+                else:
+                    self.reports[param] = api.check_pair_id(param, self.library, self.asked)
         return self.reports[param]
 
     def broken(self) -> list[Finding]:
@@ -140,8 +145,8 @@ class State:
 
         if self._broken is None:
             kinds = [kind for kind in FOLDERS if kind != "pair"]  # a pair has tests of its own
-            for kind in kinds if self.root.is_dir() else ():
-                self.library.all(kind)
+            if self.root.is_dir():
+                self.library.read(*kinds)
             self._broken = self.library.broken(*kinds)
         return self._broken
 
@@ -157,13 +162,30 @@ class State:
         elif item.path == OWN:
             words += ["--pyargs", "::".join((OWN_NAME, *names))]
         else:
-            here = os.path.relpath(self.config.rootpath / file, self.config.invocation_params.dir)
-            words.append("::".join((here, *names)))
+            words.append("::".join((_from_here(self.config, file), *names)))
         words += [f"--engine={engine}" for engine in self.asked]
         for option in ("--draftproof-contracts", "--draftproof-fail-on"):
             if value := self.config.getoption(option):
                 words.append(f"{option}={value}")
         return shlex.join(words)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Have Python not look for garbage for a while: what a report is made of is kept, and looked through in vain."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@lru_cache(maxsize=64)
+def _from_here(config: pytest.Config, file: str) -> str:
+    """Return a file of tests as it is typed where the user is."""
+    return os.path.relpath(config.rootpath / file, config.invocation_params.dir)
 
 
 def state_of(config: pytest.Config) -> State:
@@ -232,6 +254,12 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"write --drafter=MODEL and --target=MODEL, with equals signs: {why}")
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Let go of what was read: pytest has Python look through all that is left, more than once."""
+    state = state_of(config)
+    state.reports, state._library = {}, None
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give a test that asks for draftproof_pair one parameter per pair; with draftproof_engine, one per engine, too."""
     if "draftproof_pair" not in metafunc.fixturenames:
@@ -261,12 +289,18 @@ def _parameter(item: pytest.Item, name: str) -> Any:
     return callspec.params.get(name) if callspec else None
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note the test that runs: a fixture that asks pytest for it costs each test more than all else here."""
+    state_of(item.config).item = item
+
+
 @pytest.fixture
-def draftproof_verify(request: pytest.FixtureRequest, draftproof_pair: str) -> Any:
+def draftproof_verify(pytestconfig: pytest.Config, draftproof_pair: str) -> Any:
     """Return a function that holds rungs of the pair to the threshold: fails, skips with the reason, or passes."""
-    state, item = state_of(request.config), request.node
+    state = state_of(pytestconfig)
 
     def verify(*rungs: str) -> None:
+        item = state.item
         from draftproof import render  # noqa: PLC0415
         from draftproof.findings import Section, visible  # noqa: PLC0415
 

@@ -24,16 +24,19 @@ class Record:
     """Hold named values, as a NamedTuple does; but its class is made at once, and a check waits for that of all."""
 
     _fields: ClassVar[tuple[str, ...]] = ()
+    _known: ClassVar[frozenset[str]] = frozenset()
+    _needed: ClassVar[frozenset[str]] = frozenset()  # without a default
 
     def __init_subclass__(cls) -> None:
         cls._fields = tuple(cls.__annotations__)
+        cls._known = frozenset(cls._fields)
+        cls._needed = frozenset(f for f in cls._fields if not hasattr(cls, f))
 
     def __init__(self, *args: Any, **values: Any) -> None:
-        values |= dict(zip(self._fields, args, strict=False))
-        if (
-            wrong := values.keys() - set(self._fields)
-            or {f for f in self._fields if not hasattr(type(self), f)} - values.keys()
-        ):
+        if args:
+            values |= dict(zip(self._fields, args, strict=False))
+        if not self._needed <= values.keys() <= self._known:
+            wrong = (values.keys() - self._known) | (self._needed - values.keys())
             raise TypeError(f"{type(self).__name__}: {', '.join(sorted(wrong))}")
         self.__dict__.update(values)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from draftproof import compiled, library
+from draftproof import library
 from draftproof.dims import Expr
 from draftproof.findings import Finding
 from draftproof.language import FOLDERS
@@ -19,9 +19,7 @@ from draftproof.library import Library
 from draftproof.profiles import Record
 
 ROOT = Path(__file__).parents[2]
-FILES = [
-    (kind, path.stem) for kind in compiled.OF for path in sorted((ROOT / "contracts" / FOLDERS[kind]).glob("*.toml"))
-]
+FILES = [(kind, path.stem) for kind in FOLDERS for path in sorted((ROOT / "contracts" / FOLDERS[kind]).glob("*.toml"))]
 PLAIN = Library(ROOT / "contracts", shipped=False)  # of the source tree
 NAMES = [f"{kind}-{id}" for kind, id in FILES]
 
@@ -30,7 +28,19 @@ NAMES = [f"{kind}-{id}" for kind, id in FILES]
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a folder as the package has it when it is installed."""
     folder = tmp_path_factory.mktemp("package")
-    for part in ("engines", "families", "launches"):
+    for part in (
+        "engines",
+        "families",
+        "launches",
+        "targets",
+        "pairs",
+        "models",
+        "schemes",
+        "trainers",
+        "acceptances",
+        "releases",
+        "formats",
+    ):
         shutil.copytree(ROOT / "contracts" / part, folder / "shipped" / part)
     library.compile_all(folder / "shipped", folder / "compiled")
     return folder
