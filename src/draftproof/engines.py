@@ -186,6 +186,7 @@ class World:
                  request: Mapping[str, Any] | None = None, like: World | None = None) -> None:  # fmt: skip
         self.facts = facts if facts is not None else couple.facts if couple is not None else {}
         self.profile, self.drafter, self.target, self.couple = profile, drafter, target, couple
+        self._dims = drafter.dims if couple is None else couple.dims
         self.configs = configs
         self.own = drafter.table  # as the checkpoint itself says what belongs to it
         self.flags = flags
@@ -250,7 +251,7 @@ class World:
     def _asked(self, name: str) -> Seen:
         """Return what is found of a name that was not asked for since something was said."""
         find, key = _side_of(name)
-        if find is None or name in self.said:
+        if find is None or name in self.said or name in self._dims.dims:
             seen = self._find(name)
         else:
             found = self._sides.get(name)
@@ -269,9 +270,8 @@ class World:
             value = value_of(self.exprs[name], self._memo.__getitem__)
             self._open.discard(name)
             return value if isinstance(value, Unknown) else Known(value, str(self.exprs[name]))
-        dims = self.drafter.dims if self.couple is None else self.couple.dims
-        if name in dims.dims:
-            return dims(name)
+        if name in self._dims.dims:
+            return self._dims(name)
         if name == "lifted":
             return Known(bool(self.lifted), "the drafter's config")
         if name == "overrides":  # what the flag says that changes keys of both configs

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from draftproof.compiled import OF
 from draftproof.language import FOLDERS
 from draftproof.library import Library
 
@@ -77,7 +76,7 @@ def test_wheel_holds_the_package_every_contract_file_and_nothing_else(wheel: Pat
     files = (p.relative_to(code) for p in code.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     modules = {f"draftproof/{p.as_posix()}" for p in files}
     assert "draftproof/testing/corpus.toml" in modules
-    kept = {f"draftproof/compiled/{FOLDERS[kind]}/{id}.json" for kind in OF for id in Library().files(kind)}
+    kept = {f"draftproof/compiled/{FOLDERS[kind]}/{id}.json" for kind in FOLDERS for id in Library().files(kind)}
     assert {n for n in inside if "/compiled/" in n} == kept
     tables = {f"draftproof/testing/tables/{p.name}": p.read_bytes() for p in (ROOT / "tests/truth/tables").iterdir()}
     assert {n: b for n, b in inside.items() if "/tables/" in n} == tables
@@ -100,8 +99,8 @@ def test_installed_package_is_the_wheels_own(bin: Path, tmp_path: Path) -> None:
 
 
 def test_compiled_forms_of_the_wheel_are_believed(bin: Path, tmp_path: Path) -> None:
-    code = "from draftproof.compiled import OF; from draftproof.library import Library; a = Library()"
-    code += "; print(all(a.get(k, i)[0] and a.proven(k, p) for k in OF for i, p in a.files(k).items()))"
+    code = "from draftproof.language import FOLDERS; from draftproof.library import Library; a = Library()"
+    code += "; print(all(a.get(k, i)[0] and a.proven(k, p) for k in FOLDERS for i, p in a.files(k).items()))"
     assert run(bin / "python", "-c", code, folder=tmp_path) == "True\n"
 
 
