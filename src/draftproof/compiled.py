@@ -55,7 +55,8 @@ def _plain(spec: Spec, value: Any) -> Any:
     match spec:
         case Spec(kind="cond"):
             parts = conjuncts(value.text)
-            return [value.text, *parts] if len(parts) > 1 else value.text
+            plain = " and ".join(parts) == value.text  # else some stand in parentheses
+            return ["" if plain else value.text, *parts] if len(parts) > 1 else value.text
         case Spec(kind="expr"):
             return value.text
         case Spec(kind="range"):
@@ -76,11 +77,8 @@ def _revived(spec: Spec, value: Any, known: dict[str, Expr]) -> Any:
         fields = spec.fields
         return {k: v if fields[k].kind in _SAME else _revived(fields[k], v, known) for k, v in value.items()}
     if kind in ("expr", "cond"):
-        return (
-            joined(value[0], [_kept(one, known) for one in value[1:]])
-            if isinstance(value, list)
-            else _kept(value, known)
-        )
+        many = isinstance(value, list)
+        return joined(value[0], [_kept(one, known) for one in value[1:]]) if many else _kept(value, known)
     if kind == "list" and of:
         return tuple(value if of.kind in _SAME else [_revived(of, one, known) for one in value])
     if kind == "map" and of:

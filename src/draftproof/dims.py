@@ -114,6 +114,9 @@ _OF_FILES = ("file", "damaged")
 _OF_ENGINES = ("either", "first", "lower", *_OF_NAME, *_OF_TEXT, *_OF_TEXTS)  # calls in an expression with texts
 
 
+_WORD = re.compile(r"[A-Za-z_][\w.]*")
+
+
 @dataclass(frozen=True)
 class Expr:
     """Hold one expression that parse allows; two are equal when their canonical texts are."""
@@ -133,9 +136,12 @@ class Expr:
     @cached_property
     def run(self) -> Run:
         """Return the function that evaluates it."""
-        tree = self._parsed()
-        vars(self).setdefault("names", frozenset(_names(tree)))
-        return _run(tree)
+        return _read(self.name) if self.name else _run(self._parsed())
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Return the words in it: the names that it reads, and others; to know them it need not be parsed."""
+        return frozenset(_WORD.findall(self.text))
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -224,8 +230,8 @@ def conjuncts(text: str) -> list[str]:
 
 
 def joined(text: str, parts: Sequence[Expr]) -> Expr:
-    """Return an expression with its conjuncts beside it: the first that is false is the last parsed."""
-    made = Expr(text)
+    """Return an expression with its conjuncts beside it, which are its text if that is "": the first false decides."""
+    made = Expr(text or " and ".join(part.text for part in parts))
     vars(made)["parts"] = tuple(parts)
     return made
 
@@ -334,31 +340,48 @@ def is_true(expr: Expr, lookup: Lookup, elements: Sequence[Any] | None = None) -
 
 def _run(node: ast.expr) -> Run:
     """Return the function that evaluates a node: made once, for the same is asked of many pairs."""
-    match node:
-        case ast.Name() | ast.Attribute():
-            return _read(_dotted(node) or "")
-        case ast.Constant(value=value):
-            return lambda lookup, elements, index: value
-        case ast.BoolOp(op=op, values=values):
-            return _kleene(isinstance(op, ast.Or), [_run(value) for value in values])
-        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[one]):
-            return _among(isinstance(op, ast.In), _run(left), one)
-        case ast.Compare(left=left, ops=ops, comparators=others):
-            nodes = [_run(one) for one in (left, *others)]
-            links = [_link(op, *both) for op, both in zip(ops, pairwise(nodes), strict=True)]
-            match ops, others:
-                case [ast.Eq() | ast.NotEq() as equals], [ast.Constant(value=str(text))]:
-                    wanted = isinstance(equals, ast.Eq)
-                    return _over_one(nodes[0], lambda value: (value == text) is wanted)
-            return links[0] if len(links) == 1 else _kleene(False, links)
-        case ast.Call(func=ast.Name(id=name), args=args):  # parse allows no other call
-            return _call(name, args)
-        case ast.UnaryOp(op=op, operand=operand):
-            negate = isinstance(op, ast.Not)
-            return _over([_run(operand)], lambda value: not _truth(value) if negate else -_number(value))
-        case ast.BinOp(op=op, left=left, right=right):
-            return _over([_run(left), _run(right)], lambda a, b: _operate(node, type(op), _number(a), _number(b)))
-    raise ExprError(f"{ast.unparse(node)} cannot be evaluated")
+    make = _RUNS.get(type(node))
+    if make is None:
+        raise ExprError(f"{ast.unparse(node)} cannot be evaluated")
+    return make(node)
+
+
+def _compared(node: ast.Compare) -> Run:
+    op, others = node.ops[0], node.comparators
+    if isinstance(op, (ast.In, ast.NotIn)):  # which stands alone
+        return _among(isinstance(op, ast.In), _run(node.left), others[0])
+    if len(others) == 1 and isinstance(others[0], ast.Constant) and isinstance(op, (ast.Eq, ast.NotEq)):
+        text, wanted = others[0].value, isinstance(op, ast.Eq)
+        if isinstance(text, str):
+            return _over_one(_run(node.left), lambda value: (value == text) is wanted)
+    nodes = [_run(one) for one in (node.left, *others)]
+    links = [_link(op, *both) for op, both in zip(node.ops, pairwise(nodes), strict=True)]
+    return links[0] if len(links) == 1 else _kleene(False, links)
+
+
+def _negated(node: ast.UnaryOp) -> Run:
+    if isinstance(node.op, ast.Not):
+        return _over_one(_run(node.operand), lambda value: not _truth(value))
+    return _over_one(_run(node.operand), lambda value: -_number(value))
+
+
+def _constant(node: ast.Constant) -> Run:
+    value = node.value
+    return lambda lookup, elements, index: value
+
+
+_RUNS: Mapping[type[ast.expr], Callable[[Any], Run]] = {
+    ast.Name: lambda node: _read(node.id),
+    ast.Attribute: lambda node: _read(_dotted(node) or ""),
+    ast.Constant: _constant,
+    ast.BoolOp: lambda node: _kleene(isinstance(node.op, ast.Or), node.values),
+    ast.Compare: _compared,
+    ast.Call: lambda node: _call(node.func.id, node.args),  # parse allows no other call
+    ast.UnaryOp: _negated,
+    ast.BinOp: lambda node: _over(
+        [_run(node.left), _run(node.right)], lambda a, b: _operate(node, type(node.op), _number(a), _number(b))
+    ),
+}
 
 
 def _over(parts: Sequence[Run], of: Callable[..., Any]) -> Run:
@@ -399,12 +422,15 @@ def _read(name: str) -> Run:
     return read
 
 
-def _kleene(any_of: bool, parts: Sequence[Run]) -> Run:
-    """Combine truth values: one decides, else one unknown makes it unknown."""
+def _kleene(any_of: bool, values: Sequence[Run | ast.expr]) -> Run:
+    """Combine truth values: one decides, else one unknown makes it unknown. A node is made one when it is reached."""
+    parts = list(values)
 
     def combine(lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
         unknown: Unknown | None = None
-        for part in parts:
+        for n, part in enumerate(parts):
+            if isinstance(part, ast.expr):
+                part = parts[n] = _run(part)
             value = part(lookup, elements, index)
             if value is any_of:
                 return any_of

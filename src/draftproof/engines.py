@@ -228,12 +228,12 @@ class World:
         count = -1
         while count != len(unlike):
             count = len(unlike)
-            unlike |= {name for name, expr in self.exprs.items() if not unlike.isdisjoint(expr.names)}
+            unlike |= {name for name, expr in self.exprs.items() if not unlike.isdisjoint(expr.words)}
         self._unlike = frozenset(unlike)
 
     def _there(self, part: Expr) -> bool | Unknown | None:
         """Return whether a condition holds in a world like this, where it must be the same; None where it may not."""
-        if self._unlike is None or self._like is None or not part.names.isdisjoint(self._unlike):
+        if self._unlike is None or self._like is None or not part.words.isdisjoint(self._unlike):
             return None
         return self._like._conditions.get(part.text)
 
@@ -668,7 +668,7 @@ class World:
             return True
         why: Unknown | None = None
         for part in when.parts:  # many rows begin with the same
-            known = self._conditions if not self.index or part.names.isdisjoint(self.index) else {}
+            known = self._conditions if not self.index or part.words.isdisjoint(self.index) else {}
             held = known.get(part.text)
             if held is None and known is self._conditions and (held := self._there(part)) is not None:
                 known[part.text] = held

@@ -1208,10 +1208,10 @@ def _row(says: Mapping[str, str], row: Mapping[str, Any], out: Problems, *path: 
 def _spanned(value: Any) -> Any:
     """Return what was read of a profile with the versions of each row folded into its condition."""
     if isinstance(value, tuple):  # of rows, or of values that have no versions
-        return tuple(map(_spanned, value)) if value and isinstance(value[0], Mapping) else value
-    if not isinstance(value, Mapping):
+        return tuple(map(_spanned, value)) if value and isinstance(value[0], dict) else value
+    if not isinstance(value, dict):
         return value
-    row = {key: _spanned(one) if isinstance(one, (tuple, Mapping)) else one for key, one in value.items()}
+    row = {key: _spanned(one) if isinstance(one, (tuple, dict)) else one for key, one in value.items()}
     since, until = row.pop("since", ""), row.pop("until", "")
     return row | {"when": within(since, until, row.get("when"))} if since or until else row
 
