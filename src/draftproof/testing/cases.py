@@ -56,7 +56,7 @@ class Case:
     @property
     def tokens(self) -> int:
         """Return how many tokens to generate."""
-        return COUNTED if self.pair[0] in fixtures.known_models() else TOKENS
+        return COUNTED if self.pair[0] in _known_pair()[0] else TOKENS
 
     @property
     def place(self) -> str:
@@ -131,8 +131,14 @@ def _same(one: Model, other: Model) -> bool:
 
 def prompt(case: Case) -> Sequence[int]:
     """Return the token ids of the prompt of a case."""
-    known = case.pair[0] in fixtures.known_models()
-    return fixtures.known().prompt if known else PROMPT
+    names, known = _known_pair()
+    return known if case.pair[0] in names else PROMPT
+
+
+@cache
+def _known_pair() -> tuple[frozenset[str], Sequence[int]]:
+    """Return the names of the pair whose answer is known, and the prompt that it is known of."""
+    return frozenset(fixtures.known_models()), fixtures.known().prompt
 
 
 # --- faults -------------------------------------------------------------------------------------------------------

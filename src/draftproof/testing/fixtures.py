@@ -18,7 +18,7 @@ import tomllib
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -265,31 +265,33 @@ def stored(tensor: Tensor) -> bytes:
 def tokenizer(vocab_size: int) -> dict[str, Callable[[], bytes]]:
     """Return the files of a byte-level tokenizer of vocab_size tokens; ids 1, 2 and 3 start, end and pad."""
 
-    def whole() -> bytes:
-        special = ["<unk>", "<s>", "</s>", "<pad>"]
-        plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-        alphabet = [chr(n) for n in plain] + [chr(256 + n) for n in range(256 - len(plain))]
-        letters = [chr(n) for n in range(ord("a"), ord("z") + 1)]
-        pairs = [[a, b] for a in letters for b in letters][: vocab_size - len(special) - len(alphabet)]
-        tokens = special + alphabet + [a + b for a, b in pairs]
-        level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-        empty = dict.fromkeys(("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"))
-        return _json({
-            "version": "1.0", "truncation": None, "padding": None,
-            "added_tokens": [{"id": n, "content": text, **flags, "special": True} for n, text in enumerate(special)],
-            "normalizer": None, "pre_tokenizer": level, "post_processor": None, "decoder": level,
-            "model": {"type": "BPE", **empty, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
-                      "vocab": {text: n for n, text in enumerate(tokens)}, "merges": pairs},
-        })  # fmt: skip
-
     def settings() -> bytes:
         return _json({
             "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>",
             "pad_token": "<pad>", "unk_token": "<unk>", "clean_up_tokenization_spaces": False,
         })  # fmt: skip
 
-    return {"tokenizer.json": whole, "tokenizer_config.json": settings}
+    return {"tokenizer.json": partial(_tokenizer, vocab_size), "tokenizer_config.json": settings}
+
+
+@cache
+def _tokenizer(vocab_size: int) -> bytes:
+    special = ["<unk>", "<s>", "</s>", "<pad>"]
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    alphabet = [chr(n) for n in plain] + [chr(256 + n) for n in range(256 - len(plain))]
+    letters = [chr(n) for n in range(ord("a"), ord("z") + 1)]
+    pairs = [[a, b] for a in letters for b in letters][: vocab_size - len(special) - len(alphabet)]
+    tokens = special + alphabet + [a + b for a, b in pairs]
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    empty = dict.fromkeys(("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"))
+    return _json({
+        "version": "1.0", "truncation": None, "padding": None,
+        "added_tokens": [{"id": n, "content": text, **flags, "special": True} for n, text in enumerate(special)],
+        "normalizer": None, "pre_tokenizer": level, "post_processor": None, "decoder": level,
+        "model": {"type": "BPE", **empty, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+                  "vocab": {text: n for n, text in enumerate(tokens)}, "merges": pairs},
+    })  # fmt: skip
 
 
 def _json(value: Any) -> bytes:
