@@ -1083,6 +1083,14 @@ MIMO = at("model.mtp_layers.0.", attention(biases="qkv"), mlp(inter=160), norms(
     "model.mtp_layers.0.input_proj.weight": (HIDDEN, 2 * HIDDEN),
     "model.mtp_layers.0.final_layernorm.weight": (HIDDEN,),
 }
+ERNIE_CONFIG = b.target_config(
+    architectures=["Ernie4_5_MoeForCausalLM"], model_type="ernie4_5_moe", num_nextn_predict_layers=1, use_bias=False,
+    moe_num_experts=EXPERTS, moe_k=2, moe_intermediate_size=MOE,
+)
+ERNIE = at("model.mtp_block.0.", attention(), mlp(inter=160), norms()) | {
+    "model.mtp_emb_norm.0.weight": (HIDDEN,), "model.mtp_hidden_norm.0.weight": (HIDDEN,),
+    "model.mtp_linear_proj.0.weight": (HIDDEN, 2 * HIDDEN),
+}
 NEXT_CONFIG = b.target_config(
     architectures=["Qwen3NextForCausalLM"], model_type="qwen3_next", attention_bias=False, num_experts=EXPERTS,
     num_experts_per_tok=2, moe_intermediate_size=MOE, shared_expert_intermediate_size=SHARED, decoder_sparse_step=1,
@@ -1155,6 +1163,7 @@ MTP: list[Good] = [
         },
     ),
     standing("mtp-mimo: MiMo", MIMO_CONFIG, MIMO),
+    standing("mtp-ernie: Ernie 4.5", ERNIE_CONFIG, ERNIE),
     standing("mtp-qwen3-next: Qwen3-Next", NEXT_CONFIG, NEXT),
     standing("mtp-glm4-moe: GLM-4.5", GLM_CONFIG, glm(norms_of_heads=True)),
     standing(

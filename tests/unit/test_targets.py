@@ -42,6 +42,7 @@ KNOWN: dict[str, tuple[str, str, bool, str, str, dict[str, Any]]] = {
     "Gemma3ForCausalLM": ("tied-decoder", "gemma3_text", False, "model.", "", NO_TIE),
     "Gemma4ForCausalLM": ("tied-decoder", "gemma4_text", False, "model.", "", NO_TIE),
     "MiniCPMForCausalLM": ("tied-decoder", "minicpm", False, "model.", "", NO_TIE),
+    "Ernie4_5_MoeForCausalLM": ("tied-decoder", "ernie4_5_moe", False, "model.", "", NO_TIE),
     "Gemma3ForConditionalGeneration": ("tied-multimodal", "gemma3", True, OUTER, "", NO_TIE),
     "Gemma4ForConditionalGeneration": ("tied-multimodal", "gemma4", True, INNER, "", NO_TIE),
     "HunYuanVLForConditionalGeneration": ("tied-multimodal", "hunyuan_vl", False, "model.", "", NO_TIE),
