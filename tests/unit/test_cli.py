@@ -321,7 +321,7 @@ def test_misspelt_name_gets_a_did_you_mean(words: tuple[str, ...], meant: str, r
 
 @pytest.mark.parametrize("kind", [k for k in FOLDERS if k != "model"])
 def test_show_prints_a_contract_of_each_kind_in_both_formats(kind: str, run: Run) -> None:
-    for id in Library().files(kind):
+    for id in [*Library().files(kind)][::7]:
         text, data = run("show", id), run("show", id, "--format", "json")
         assert (text.code, data.code) == (0, 0)
         assert f"id: {id}" in text.out
