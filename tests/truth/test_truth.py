@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from draftproof import engines
 from draftproof.cli import main
 from draftproof.testing import cases, truth
 
@@ -302,3 +303,23 @@ def test_engine_without_a_table_is_no_verdict(recorded: Any, capsys: Any) -> Non
     recorded()
     assert main(["truth", "--engine", "nobody"]) == 4
     assert "there are: sglang" in capsys.readouterr().out
+
+
+def test_second_runner_after_the_first_is_predicted_as_it_is_alone() -> None:
+    library = truth._library()
+    profile, _ = library.get("profile", "vllm")
+    first, second = dict.fromkeys(row.is_ for row in profile.runners)
+    asked = [case for case in cases.cases() if "vllm" in case.launch][::90]
+    assert len(asked) > 30
+    for case in asked:
+        made = truth._examined(case.id)
+        of = (profile, library, made.drafter, made.target, made.couple)
+        for one, other in ((first, second), (second, first)):
+            alone = engines.predict(*of, runner=other, facts=truth.facts(case))
+            after = engines.predict(
+                *of,
+                runner=other,
+                facts=truth.facts(case),
+                like=engines.predict(*of, runner=one, facts=truth.facts(case)),
+            )
+            assert (after.effects, after.captured, after.beside) == (alone.effects, alone.captured, alone.beside)

@@ -181,3 +181,14 @@ def test_form_holds_for_the_same_bytes_elsewhere_and_for_no_others(package: Path
         assert [f.code for f in wrong] == ([] if holds else ["CON114"])
         assert found.proven("profile", found.files("profile")[id]) is holds
         assert profile.rows[0].line().startswith(found.label(own / f"{id}.toml"))
+
+
+def test_files_that_were_checked_as_they_are_need_not_be_read_again(package: Path) -> None:
+    found = Library()
+    found.read(*FOLDERS)
+    assert (found.broken(), found._read) == ([], {})
+    edit(package, "family", "eagle3", "title = ", "titel = ")
+    found = Library()
+    found.read(*FOLDERS)
+    assert "CON103" in {f.code for f in found.broken()}
+    assert len(found._read) > 1  # for what rests on it may be wrong, too

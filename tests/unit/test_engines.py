@@ -1348,3 +1348,20 @@ def test_target_whose_architectures_are_no_list_is_not_known_to_serve(toy: Toy, 
     case = api.examine(drafter, other, toy.library, family="eagle3")
     assert case.drafter is not None
     assert predict(made.profile, toy.library, case.drafter, case.target, case.couple).outcome == "unknown"
+
+
+def test_class_that_is_not_known_is_told_once_and_not_with_each_row_that_asks_for_it() -> None:
+    library = Library()
+    drafter, target = b.dense_config(), b.target_config()
+    del drafter["architectures"]
+    made = api.examine(
+        b.recorded(drafter, None, unknown=["architectures"]), b.recorded(target, None, "target"), library
+    )
+    assert made.drafter is not None
+    for id in ("vllm", "sglang", "llama.cpp"):
+        profile, _ = library.get("profile", id)
+        found = predict(profile, library, made.drafter, made.target, made.couple).effects
+        whys = [
+            e.subject for e in found if e.outcome == "unknown" and e.see.startswith("architectures was not published")
+        ]
+        assert whys in (["architectures"], ["architectures", "aux layers"])
