@@ -256,8 +256,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Let go of what was read: pytest has Python look through all that is left, more than once."""
-    state = state_of(config)
-    state.reports, state._library = {}, None
+    if state := config.stash.get(_STATE, None):  # not where another plugin refused to start
+        state.reports, state._library = {}, None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
