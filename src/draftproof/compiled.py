@@ -56,7 +56,8 @@ def _plain(spec: Spec, value: Any) -> Any:
         case Spec(kind="cond"):
             parts = conjuncts(value.text)
             plain = " and ".join(parts) == value.text  # else some stand in parentheses
-            return ["" if plain else value.text, *parts] if len(parts) > 1 else value.text
+            whole = len(parts) == 1 or any("\n" in part for part in parts)  # which a parenthesis held together
+            return value.text if whole else ["" if plain else value.text, *parts]
         case Spec(kind="expr"):
             return value.text
         case Spec(kind="range"):

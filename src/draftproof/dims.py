@@ -141,7 +141,7 @@ class Expr:
     @cached_property
     def words(self) -> frozenset[str]:
         """Return the words in it: the names that it reads, and others; to know them it need not be parsed."""
-        return frozenset(_WORD.findall(self.text))
+        return frozenset(word.removeprefix("cast.") for word in _WORD.findall(self.text))
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -151,7 +151,7 @@ class Expr:
     @cached_property
     def over_elements(self) -> bool:
         """Tell whether the expression speaks of the elements of a value."""
-        return bool(self.names & ELEMENT_NAMES) or any(word in self.text for word in PREDICATES)
+        return bool(self.names & ELEMENT_NAMES) or not self.words.isdisjoint(PREDICATES)
 
     def _parsed(self) -> ast.expr:
         """Return the tree; one that nobody has asked for is not kept, for it is large."""

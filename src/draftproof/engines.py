@@ -251,12 +251,13 @@ class World:
     def _asked(self, name: str) -> Seen:
         """Return what is found of a name that was not asked for since something was said."""
         find, key = _side_of(name)
-        if find is None or name in self.said or name in self._dims.dims:
+        if find is None or name in self.said or name in self.exprs or name in self._dims.dims:
             seen = self._find(name)
         else:
             found = self._sides.get(name)
             seen = self._sides[name] = found if found is not None else find(self, key)
-        self._memo[name] = seen
+        if not name.startswith("cast."):  # what it is cast from is kept, and may be an index
+            self._memo[name] = seen
         return seen
 
     def _find(self, name: str) -> Seen:
@@ -1388,9 +1389,10 @@ def _target_loaded(profile: Profile, library: Library, world: World) -> Iterator
     for name in sorted(table.tensors) if table.read else ():
         if (made := params.get(name)) is None:
             continue
-        rule, inner.index = made
+        rule, index = made
+        inner.at(index)
         effect, _ = _fitted(profile, class_, rule, name, tuple(table.tensors[name].shape), inner)
-        inner.index = {}
+        inner.at({})
         if effect is not None and effect.outcome in ("refuses", "degrades"):
             yield effect._replace(subject=f"target.{effect.subject}", order="convert")
 

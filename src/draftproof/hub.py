@@ -586,8 +586,13 @@ def _listing(root: Path) -> list[str]:
 
 def _open_recorded(repo: str, at: str, recordings: tuple[Path, ...]) -> Source | Finding:
     stem = repo.replace("/", "--")
-    named = {name: root / name for root in reversed(recordings) for name in _recording_names(root, stem)}.values()
-    read = {p: source for p in named if isinstance(source := read_recording(p), Finding) or source.name == repo}
+    named: dict[str, Path] = {}
+    for root in recordings:
+        for name in _recording_names(root, stem):
+            named.setdefault(name, root / name)
+    read = {
+        p: source for p in named.values() if isinstance(source := read_recording(p), Finding) or source.name == repo
+    }
     if not read:
         near = _near(repo, recordings)
         fetch = f"hf download {repo} --include '*.json' --local-dir DIR"

@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cached_property, partial
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
@@ -130,18 +130,19 @@ class Library:
             return None, (finding("CON113", f"{kind} {visible(id)}", expected=expected, observed=seen),)
         if (kind, path) not in self._read:
             contract, found = load(path, kind, self)
-            twice = () if (kind, path) in self._proven else self._twice(kind, path)
-            self._read[kind, path] = (contract, (*found, *twice))
+            self._read[kind, path] = (contract, (*found, *self._twice(kind, path)))
         return self._read[kind, path]
 
     def _twice(self, kind: str, first: Path) -> Iterator[Finding]:
         """Say of a file where another of the same id differs, and does not count."""
-        for path in self._hidden.get(first, ()):
-            if self.raw(first) != self.raw(path):
-                seen = visible(f"{first} and {path}, which differ; the first is used", 4096)
-                yield finding("CON114", visible(f"{kind} {path.stem}"), level="warning", expected="one file",
-                              observed=seen, contract=f"{self.label(first)}:1")  # fmt: skip
-                return
+        if other := self._other(first):
+            seen = visible(f"{first} and {other}, which differ; the first is used", 4096)
+            yield finding("CON114", visible(f"{kind} {first.stem}"), level="warning", expected="one file",
+                          observed=seen, contract=f"{self.label(first)}:1")  # fmt: skip
+
+    def _other(self, first: Path) -> Path | None:
+        """Return a file of the same id that differs, and does not count."""
+        return next((path for path in self._hidden.get(first, ()) if self.raw(first) != self.raw(path)), None)
 
     def raw(self, path: Path) -> bytes | None:
         """Return the bytes of a contract file, read once; None where it cannot be read."""
@@ -160,8 +161,8 @@ class Library:
         """Read every file of some kinds, so that broken tells of it; one that was checked as it is need not be."""
         every = [(kind, id, path) for kind in kinds for id, path in self.files(kind).items()]
         checked = [self._form(kind, path) is not None for kind, _, path in every]
-        for (kind, id, _), known in zip(every, checked, strict=True):
-            if self._edited or not known:
+        for (kind, id, path), known in zip(every, checked, strict=True):
+            if self._altered or self._edited or not known or self._other(path):
                 self.get(kind, id)
 
     def broken(self, *kinds: str) -> list[Finding]:
@@ -270,13 +271,25 @@ class Library:
         if path not in self._forms:
             form, raw = _INSIDE.with_name("compiled") / FOLDERS[kind] / f"{path.stem}.json", self.raw(path)
             self._forms[path] = compiled.held(form, raw) if raw is not None else None
-            if self._forms[path] is None and form.exists():
+            if self._forms[path] is None and os.path.exists(form):  # which never raises
                 self._edited.add(path)
         return self._forms[path]
 
     def proven(self, kind: str, path: Path) -> bool:
         """Tell whether a file was checked when the package was built, and so was all read in the place of a shipped."""
-        return (kind, path) in self._proven and not self._edited
+        return (kind, path) in self._proven and not self._edited and not self._altered
+
+    @cached_property
+    def _altered(self) -> bool:
+        """Tell whether a contract that ships is not there, or another stands in its place."""
+        for kind, folder in FOLDERS.items():
+            try:
+                names = os.listdir(_INSIDE.with_name("compiled") / folder)
+            except OSError:
+                names = []
+            if not {name[:-5] for name in names if name.endswith(".json")} <= self.files(kind).keys():
+                return True
+        return any(map(self._other, self._hidden))
 
 
 def compile_all(root: Path, out: Path) -> None:

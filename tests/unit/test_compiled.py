@@ -174,13 +174,14 @@ def test_form_holds_for_the_same_bytes_elsewhere_and_for_no_others(package: Path
     own = tmp_path / "own" / FOLDERS["profile"]
     shutil.copytree(package / "shipped" / FOLDERS["profile"], own)
     path = own / "sglang.toml"
-    path.write_text("# Mine\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
-    found = Library(tmp_path / "own")
-    for id, holds in (("vllm", True), ("sglang", False)):
-        profile, wrong = found.get("profile", id)
-        assert [f.code for f in wrong] == ([] if holds else ["CON114"])
-        assert found.proven("profile", found.files("profile")[id]) is holds
-        assert profile.rows[0].line().startswith(found.label(own / f"{id}.toml"))
+    for mark in ("", "# Mine\n"):
+        path.write_text(mark + path.read_text(encoding="utf-8"), encoding="utf-8")
+        found = Library(tmp_path / "own")
+        for id in ("vllm", "sglang"):
+            profile, wrong = found.get("profile", id)
+            assert [f.code for f in wrong] == (["CON114"] if mark and id == "sglang" else [])
+            assert found.proven("profile", found.files("profile")[id]) is not bool(mark)  # one may be wrong by another
+            assert profile.rows[0].line().startswith(found.label(own / f"{id}.toml"))
 
 
 def test_files_that_were_checked_as_they_are_need_not_be_read_again(package: Path) -> None:
@@ -192,3 +193,32 @@ def test_files_that_were_checked_as_they_are_need_not_be_read_again(package: Pat
     found.read(*FOLDERS)
     assert "CON103" in {f.code for f in found.broken()}
     assert len(found._read) > 1  # for what rests on it may be wrong, too
+
+
+@pytest.mark.parametrize("gone", ["families/eagle3.toml", "engines/profiles/sglang.toml"])
+def test_file_of_an_installed_package_that_is_gone_is_told_where_it_is_named(package: Path, gone: str) -> None:
+    (package / "shipped" / gone).unlink()
+    found = Library()
+    found.read(*FOLDERS)
+    codes = {f.code for f in found.broken()}
+    assert codes & {"CON108", "CON113"} if gone.startswith("families") else found.get("profile", "sglang")[0] is None
+
+
+def test_copy_that_hides_an_edited_file_is_told(package: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own" / FOLDERS["family"]
+    shutil.copytree(package / "shipped" / FOLDERS["family"], own)
+    edit(package, "family", "eagle3", "title = ", 'title = "Another" # ')
+    for ask in (lambda found: found.get("family", "eagle3"), lambda found: found.read(*FOLDERS)):
+        found = Library(tmp_path / "own")
+        ask(found)
+        assert "CON114" in {f.code for f in found.broken()}
+
+
+def test_override_that_is_read_late_is_known_before_anything_is_proven(package: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own" / FOLDERS["family"]
+    own.mkdir(parents=True)
+    text = (package / "shipped" / FOLDERS["family"] / "eagle3.toml").read_text(encoding="utf-8")
+    (own / "eagle3.toml").write_text("# Mine\n" + text, encoding="utf-8")
+    found = Library(tmp_path / "own")
+    found.get("profile", "vllm")
+    assert not found.proven("profile", found.files("profile")["vllm"])

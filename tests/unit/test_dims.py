@@ -393,3 +393,10 @@ def test_texts_say_yes_or_no() -> None:
     assert bind([row], {"architectures": ["Llama"]})("qk").value is False
     assert bind([row], {})("qk").value is False
     assert isinstance(bind([row], {"architectures": None})("qk"), Unknown)
+
+
+def test_name_that_begins_as_a_predicate_does_is_a_name() -> None:
+    look = lambda name: Known(3, name)  # noqa: E731
+    assert not parse("increasing_n == 3").over_elements
+    assert evaluate(parse("increasing_n == 2"), look, []) is False
+    assert parse("increasing(x)").over_elements
