@@ -22,6 +22,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -114,6 +115,15 @@ _OF_FILES = ("file", "damaged")
 _OF_ENGINES = ("either", "first", "lower", *_OF_NAME, *_OF_TEXT, *_OF_TEXTS)  # calls in an expression with texts
 
 
+_ONE_AT_A_TIME = threading.RLock()
+
+
+def _ast_of(text: str) -> ast.expr:
+    """Return the syntax tree of an expression; Python 3.11 fails if two threads build trees at the same time."""
+    with _ONE_AT_A_TIME:
+        return ast.parse(text, mode="eval").body
+
+
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 
 
@@ -131,7 +141,7 @@ class Expr:
     @cached_property
     def tree(self) -> ast.expr:
         """Return what it is made of, parsed when that is first asked for."""
-        return ast.parse(self.text, mode="eval").body
+        return _ast_of(self.text)
 
     @cached_property
     def run(self) -> Run:
@@ -155,7 +165,7 @@ class Expr:
 
     def _parsed(self) -> ast.expr:
         """Return the tree; one that nobody has asked for is not kept, for it is large."""
-        return vars(self).get("tree") or ast.parse(self.text, mode="eval").body
+        return vars(self).get("tree") or _ast_of(self.text)
 
     def __str__(self) -> str:
         return self.text
@@ -209,7 +219,7 @@ def parse(text: str, texts: bool = False, most: int = MAX_LENGTH) -> Expr:
     if odd := re.search(r"[^A-Za-z0-9_.+\-*/()<>=!, \t\n]|(?<![\w.])\d+[A-Za-z_]", plain):
         raise ExprError(f"{odd[0]!r} is not part of the language, at column {odd.start() + 1}")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = _ast_of(text.strip())
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise ExprError(
             f"{getattr(error, 'msg', None) or error}, at column {getattr(error, 'offset', 1) or 1}"
@@ -224,7 +234,7 @@ def parse(text: str, texts: bool = False, most: int = MAX_LENGTH) -> Expr:
 
 def conjuncts(text: str) -> list[str]:
     """Return the texts of the conditions that an expression joins by `and`; of any other it alone."""
-    tree = ast.parse(text.strip(), mode="eval").body
+    tree = _ast_of(text.strip())
     joined = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
     return [ast.get_source_segment(text.strip(), one) or "" for one in joined] if len(joined) > 1 else [text]
 
@@ -649,7 +659,7 @@ class _Substitute(ast.NodeTransformer):
 
 def substituted(expr: Expr, lookup: Lookup) -> str:
     """Return the expression with the known values put in: "3 * 4096"."""
-    copy = ast.parse(expr.text, mode="eval").body
+    copy = _ast_of(expr.text)
     return ast.unparse(_Substitute(lookup).visit(copy))
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import threading
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from draftproof.dims import (
     Absent,
     Bindings,
     Dim,
+    Expr,
     ExprError,
     Known,
     Seen,
@@ -52,6 +56,24 @@ def outcome(text: str, known: Mapping[str, Any]) -> Any:
         return evaluate(parse(text), looks(known))
     except ExprError as error:
         return str(error)
+
+
+def test_two_threads_build_no_trees_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    within, most, parsed = threading.Semaphore(1), set[bool](), ast.parse
+
+    def watched(*args: Any, **given: Any) -> Any:
+        alone = within.acquire(blocking=False)
+        most.add(alone)
+        time.sleep(0.001)  # the other threads go on
+        if alone:
+            within.release()
+        return parsed(*args, **given)
+
+    monkeypatch.setattr(ast, "parse", watched)
+    with ThreadPoolExecutor(4) as pool:
+        made = pool.map(lambda n: evaluate(Expr(f"a + {n}"), looks({"a": 2})), range(20))
+        assert list(made) == list(range(2, 22))
+    assert most == {True}
 
 
 # --- the grammar --------------------------------------------------------------------------------------------------
