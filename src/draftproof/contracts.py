@@ -341,6 +341,7 @@ class EngineRow(NamedTuple):
     order: str = ""  # the stage among whose it comes, if that is another than the one it is told of
     early: bool = False  # before all else of that stage
     sure: bool = False  # where it cannot be told whether it applies nothing is said
+    both: bool = False  # it holds of a target too, as of a drafter of its class
     line: Callable[[], str] = str  # where it stands, when that is asked
 
     @property

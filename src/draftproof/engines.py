@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
-from draftproof.checkpoint import Checkpoint, damaged
+from draftproof.checkpoint import Checkpoint, Table, damaged
 from draftproof.conform import View, conform, looked_for_all
 from draftproof.contracts import EngineRow, Fact, Loop
 from draftproof.dims import (
@@ -418,6 +418,35 @@ class World:
             return Absent(f"the {whose}'s {name}: {error}")
         return Known(len({*(parsed.ids or {}), *parsed.added}), f"the {whose}'s {name}")
 
+    def _last_token(self) -> Seen:
+        """Return the highest id of the drafter's tokenizer; what files beside it add comes after its own tokens."""
+        from draftproof.tokenizer import parse_vocabulary  # noqa: PLC0415 (few rules ask for it)
+        from draftproof.tokens import Bad  # noqa: PLC0415
+
+        name = "tokenizer.json"
+        source = self.drafter.checkpoint.source
+        if source.kind != "folder" or not 0 < source.files.get(name, 0) <= WHOLE_LIMIT:
+            return Absent(f"{name}, or it is large")
+        beside: list[Any] = []
+        for file in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"):
+            try:
+                size = source.files.get(file, 0)
+                beside.append(json.loads(source.read(file, 0, size)) if 0 < size <= WHOLE_LIMIT else {})
+            except (OSError, ValueError, RecursionError):
+                beside.append({})
+        try:
+            parsed = parse_vocabulary(name, source.read(name, 0, source.files[name]))
+        except (Bad, OSError, ValueError, RecursionError) as error:
+            return Absent(f"{name}: {error}")
+        special, listed, added = (one if isinstance(one, dict) else {} for one in beside)
+        named = [value for table in (special, listed) for key, value in table.items() if key.endswith("_token")]
+        more = {one.get("content") if isinstance(one, dict) else one for one in named}
+        more |= {text for text, id in added.items() if not isinstance(id, int) or id not in parsed.added}
+        own = {*(parsed.ids or {}).values(), *(one.content for one in parsed.added.values())}
+        ids = {*(parsed.ids or {}), *parsed.added}
+        new = [one for one in more if isinstance(one, str) and one not in own]
+        return Known(max(ids) + len(new), name) if ids else Absent(f"{name}: no token")
+
     def _held(self, key: str) -> Seen:
         """Return what a torch file beside the weights holds, by STEM.KEY: the shape of a tensor, or a plain value."""
         from draftproof.torchzip import PICKLE_LIMIT, read_entries  # noqa: PLC0415 (few rules ask for it)
@@ -443,14 +472,13 @@ class World:
         not; listed whether the names of all files are known; kind is what a config.json holds that is no object; index
         is what one is, faults are the codes of what is wrong with the weight files; torn is what a torch file that
         cannot be read begins with; later is whether a file that does not belong comes after those that do, and is no
-        copy of one; tokenizer whether that can be read, tokens how many the target's has; format is that of the files.
+        copy of one; tokens is how many the target's tokenizer has, last the highest id that the drafter's own gives, of
+        one that is not large; format is that of the files.
         """
         if key == "tokens":
             return self._tokens(self.target, "target")
-        if key == "tokenizer":
-            seen = self._tokens(self.drafter, "drafter")
-            return seen if isinstance(seen, Unknown) else Known("unreadable" if isinstance(seen, Absent) else "read",
-                                                                "tokenizer.json")  # fmt: skip
+        if key == "last":
+            return self._last_token()
         table, config = self.drafter.table, self.drafter.config
         if key == "config":
             return Known(config.code or ("unread" if config.broken else "read"), "config.json")
@@ -807,6 +835,7 @@ def predict(
     ]  # that it can be read comes first
     out.effects += [*named, *registered, *(e for e in rowed if e not in named)]
     out.effects += _target_loaded(profile, library, world)
+    out.effects += _target_made(profile, library, world, rows)
     if class_ is not None:
         out.effects += _tensors(profile, class_, world)
     elif out.class_:
@@ -1316,13 +1345,18 @@ def _all_read(view: View) -> bool:
     return view.table.read and (view.table.complete or looked_for_all(view))
 
 
-def _tensors(profile: Profile, class_: DrafterClass, world: World) -> Iterator[Effect]:
-    """Walk the tensors as a loader does, file by file and by name, then ask what no tensor was loaded into."""
+def _tensors(
+    profile: Profile, class_: DrafterClass, world: World, without: frozenset[int] = frozenset()
+) -> Iterator[Effect]:
+    """Walk the tensors as a loader does, file by file and by name, then ask what no tensor was loaded into.
+
+    Layers that it goes without are as one that is among them.
+    """
     view = world.drafter
     if not _all_read(view):
         yield _unsure("load", "tensors", Unknown(view.table.basis or "not all tensors were read"))
         return
-    params, failed = _expanded(class_, world)
+    params, failed = _expanded(class_, world, without)
     yield from (_unsure("load", glob, why) for glob, why in failed)
     wrong = _misread(profile, view)
     explained = _explained(view, params)
@@ -1395,6 +1429,53 @@ def _target_loaded(profile: Profile, library: Library, world: World) -> Iterator
         inner.at({})
         if effect is not None and effect.outcome in ("refuses", "degrades"):
             yield effect._replace(subject=f"target.{effect.subject}", order="convert")
+
+
+def _target_made(profile: Profile, library: Library, world: World, rows: Sequence[Led]) -> Iterator[Effect]:
+    """Say what is refused of a target that is made as a drafter of its class is, before the drafter's own turn."""
+    target = world.target
+    if target is None or not profile.makes:
+        return
+    view = replace(target, contract=None, config=target.checkpoint.config)
+    inner = World(
+        profile, view, view, None, world.flags, {**world.said, "family": ""}, world.configs, {}, world.request
+    )
+    architecture = _architecture(inner, profile)
+    id = "" if isinstance(architecture, Unknown) else _class_of(profile, architecture, inner)
+    if architecture and id not in profile.makes and not isinstance(architecture, Unknown):
+        return
+    inner.say("architecture", architecture)
+    inner.say("code", architecture if isinstance(architecture, Unknown) else id)
+    class_: DrafterClass | None = library.get("class", id)[0] if id else None
+    inner.add(class_.dims if class_ is not None else {})
+    made: list[Effect] = []
+    alike: frozenset[int] | None = None
+    if class_ is not None and view.checkpoint.source.kind == "folder":
+        table, alike = _unlike_the_first(view.checkpoint.table())
+        inner.drafter = replace(view, table=table)
+    made += _rows([row for row in rows if row[1].both], inner)
+    if alike is not None and class_ is not None:
+        made += _tensors(profile, class_, inner, alike)
+    if architecture == "" and profile.unnamed is not None:
+        made.append(_of(profile.unnamed))
+    for effect in made:
+        if effect.outcome == "refuses":
+            yield effect._replace(subject=f"target.{effect.subject}", early=True)
+
+
+_OF_LAYER = re.compile(r"(.*?layers\.)(\d+)(\..*)")
+
+
+def _unlike_the_first(table: Table) -> tuple[Table, frozenset[int]]:
+    """Return a table without the layers whose tensors are as those of the first, and the numbers of those."""
+    found: dict[int, dict[str, tuple[str, tuple[int, ...]]]] = {}
+    for name, tensor in table.tensors.items():
+        if match := _OF_LAYER.fullmatch(name):
+            found.setdefault(int(match[2]), {})[match[1] + match[3]] = (tensor.dtype, tuple(tensor.shape))
+    first = found.pop(0, None)
+    alike = frozenset(number for number, parts in found.items() if parts == first)
+    left = {n: t for n, t in table.tensors.items() if not ((m := _OF_LAYER.fullmatch(n)) and int(m[2]) in alike)}
+    return replace(table, tensors=left), alike
 
 
 def _again(class_: DrafterClass, rule: Param, name: str) -> Effect:
@@ -1491,9 +1572,9 @@ def _group(rule: Param, index: Mapping[str, int]) -> tuple[Any, ...]:
 
 
 def _expanded(
-    class_: DrafterClass, world: World
+    class_: DrafterClass, world: World, without: frozenset[int] = frozenset()
 ) -> tuple[dict[str, tuple[Param, dict[str, int]]], list[tuple[str, Unknown]]]:  # fmt: skip
-    """Return the parameters that the class makes, by name; and globs over names of which it cannot be told."""
+    """Return the parameters that the class makes, by name, and globs over names of which it cannot be told."""
     out: dict[str, tuple[Param, dict[str, int]]] = {}
     failed: list[tuple[str, Unknown]] = []
     for rule in class_.params.values():
@@ -1501,7 +1582,7 @@ def _expanded(
         if isinstance(rows, Unknown):
             failed.append((filled(rule.name, dict.fromkeys((one.name for one in rule.over), "*")), rows))
             continue
-        for row in rows:
+        for row in [row for row in rows if without.isdisjoint(row.values())] if without else rows:
             world.at(row)
             holds, name = world.holds(rule.when), filled(rule.name, row)
             world.at({})

@@ -297,6 +297,7 @@ _HAPPENS: Mapping[str, Spec] = {
         "bool", "where it cannot be told whether it applies, as of a fault of the target's own, nothing is said"
     ),
     "early": Spec("bool", "it comes before all else of its stage"),
+    "both": Spec("bool", "it holds of a target too, which is made before the drafter, as the drafter is"),
     "order": _s("the stage among whose it comes, if that is another than the one it is told of", choices=_STAGES),
     **_SPAN,
 }
@@ -553,6 +554,7 @@ KINDS: Mapping[str, Spec] = {
         overrides_stage=_s("when a value of the wrong kind is refused that stands there", choices=_STAGES),
         index=_s("the only index that counts; without it every safetensors file is read, by name"),
         serves=_list(_s("id of a class by which it makes a target, too", pattern=ID)),
+        makes=_list(_s("id of a class by which it makes the whole of a target, by the same rows", pattern=ID)),
         instead=_list(_s("a file"), "where no more than two such files are there, the first is passed over"),
         lift_by=_s("a key of the whole whose text says which other keys are"),
         lift_alone=_map(_list(_s("a key that the whole alone says")), "that text -> such keys", NAME),

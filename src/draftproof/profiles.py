@@ -316,6 +316,7 @@ class Profile(Record):
     overrides_stage: str = ""  # when a value of the wrong kind is refused that stands there
     index: str = ""  # the only index that counts: without it every safetensors file is read, by name
     serves: tuple[str, ...] = ()  # classes by which it makes a target, too
+    makes: tuple[str, ...] = ()  # classes by which it makes the whole of a target, as it makes a drafter
     instead: tuple[str, ...] = ()  # where no more than these two files are there, the first is passed over
     lift_by: str = ""  # a key of the whole whose text says which others are
     lift_alone: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # that text -> keys that the whole alone says
