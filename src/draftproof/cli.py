@@ -344,11 +344,18 @@ def _deliver(text: str, output: str | None, top: argparse.ArgumentParser) -> int
     return 0
 
 
-def _library(args: argparse.Namespace, top: argparse.ArgumentParser) -> Any:
+def _library(args: argparse.Namespace, top: argparse.ArgumentParser, *, empty: bool = False) -> Any:
+    """Return the library that a command asks; empty: it writes into its folder, which may hold nothing yet."""
+    from draftproof.language import FOLDERS  # noqa: PLC0415
     from draftproof.library import Library  # noqa: PLC0415
 
     if args.contracts and not Path(args.contracts).is_dir():
         top.error(f"--contracts {args.contracts!a}: no such folder")
+    kinds = dict.fromkeys(folder.partition("/")[0] for folder in (*FOLDERS.values(), "recordings"))
+    if args.contracts and not empty and not any((Path(args.contracts) / kind).is_dir() for kind in kinds):
+        above = Path(os.path.abspath(args.contracts))
+        meant = f"; did you mean {ascii(str(above.parent))}?" if above.name in kinds else ""
+        top.error(f"--contracts {args.contracts!a}: no contracts in it: none of the folders {', '.join(kinds)}{meant}")
     from draftproof.api import Connection  # noqa: PLC0415
 
     own = Path(args.contracts) if args.contracts else Path("contracts")
@@ -526,7 +533,7 @@ def _record(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str
     output, args.output = args.output, None  # it names the recording, not the answer
     if len(args.path) > 1 and (output or args.name):
         top.error("--as and --output go with one model")
-    library = _library(args, top)
+    library = _library(args, top, empty=True)
     own = Path(args.contracts or "contracts")
     folder = own / "recordings" if own.is_dir() else Path()
     made = []

@@ -927,6 +927,19 @@ def test_flag_may_change_keys_of_both_configs(toy: Toy, text: str, when: str) ->
     assert degrades(toy, when, profile, config={"depth": 3, "late": 4}, flags={"more": text})
 
 
+@pytest.mark.parametrize(
+    ("side", "when"),
+    [
+        ("target", "drafter.depth == 3 and target.depth == 5 and overrides.depth == 5"),
+        ("drafter", "drafter.depth == 5 and not stated(target.depth) and overrides.depth == 5"),
+    ],
+)
+def test_flag_may_change_keys_of_one_config_alone(toy: Toy, side: str, when: str) -> None:
+    given = {"config": {"depth": 3}, "flags": {"more": '{"depth": 5}'}}
+    assert degrades(toy, when, {"overrides": "more", "overrides_of": side}, **given)
+    assert not degrades(toy, when, {"overrides": "more"}, **given)
+
+
 def test_value_of_the_wrong_kind_in_a_flag_is_refused_when_that_is_read(reading: Toy) -> None:
     through = {**THROUGH, "target": True}
     profile = {"configs": through, "overrides": "more", "overrides_stage": "config"}
