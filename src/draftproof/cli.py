@@ -354,7 +354,7 @@ def _library(args: argparse.Namespace, top: argparse.ArgumentParser, *, empty: b
     kinds = dict.fromkeys(folder.partition("/")[0] for folder in (*FOLDERS.values(), "recordings"))
     if args.contracts and not empty and not any((Path(args.contracts) / kind).is_dir() for kind in kinds):
         above = Path(os.path.abspath(args.contracts))
-        meant = f"; did you mean {ascii(str(above.parent))}?" if above.name in kinds else ""
+        meant = f"; did you mean {str(above.parent)!a}?" if above.name in kinds else ""
         top.error(f"--contracts {args.contracts!a}: no contracts in it: none of the folders {', '.join(kinds)}{meant}")
     from draftproof.api import Connection  # noqa: PLC0415
 

@@ -234,7 +234,10 @@ USAGE: dict[str, tuple[tuple[str, ...], str]] = {
     "unknown format": (("list", "--format", "yaml"), "yaml"),
     "unknown kind": (("list", "family"), "families"),
     "no such folder of contracts": (("list", "--contracts", "none"), "no such folder"),
-    "folder without contracts": (("list", "--contracts", "drafter"), "no contracts in it: none of the folders families,"),
+    "folder without contracts": (
+        ("list", "--contracts", "drafter"),
+        "no contracts in it: none of the folders families,",
+    ),
     "folder of one kind": (("check", "good", "--contracts", "contracts/pairs"), "did you mean"),
     "show of nothing": (("show",), "ID"),
     "unknown code": (("explain", "TEN999"), "draftproof list rules"),
