@@ -811,6 +811,7 @@ KINDS: Mapping[str, Spec] = {
             _table(
                 words=_list(_s("a word; the first is a glob over the program's name"), required=True, least=1),
                 positional=_s("the flag that a word belongs to which follows none", pattern=NAME),
+                front=Spec("bool", "only the first word may stand so"),
                 once=Spec("bool", "that flag, given by its name, takes the place of the word"),
             ),
             "how it is started",

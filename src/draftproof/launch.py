@@ -661,7 +661,7 @@ class _Reader:
             if word.text == "--" and not over:
                 over = True
             elif over or not self.is_flag(word):
-                if positional and positional not in self.placed:
+                if positional and positional not in self.placed and (n == 1 or not self.made.command.front):
                     self.placed.add(positional)
                     self.take(self.launches.flag(positional), positional, [word])
                 else:
@@ -771,7 +771,7 @@ class _Reader:
     def plain(self, found: Sequence[Flag]) -> bool:
         """Tell whether the word behind a flag that is not known is its value, rather than the model."""
         positional = self.made.command.positional
-        return bool(found) or not positional or positional in self.placed
+        return bool(found) or not positional or positional in self.placed or self.made.command.front
 
     def take(self, flag: Flag, name: str, words: Sequence[Word]) -> None:
         """Type the values of a flag and keep them."""

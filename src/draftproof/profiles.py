@@ -367,6 +367,7 @@ class Command(Record):
 
     words: tuple[str, ...]
     positional: str = ""  # where a word goes that belongs to no flag
+    front: bool = False  # and that is the first
     once: bool = False  # that flag, given by its name, takes the place of the word
 
 

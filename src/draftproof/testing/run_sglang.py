@@ -325,14 +325,14 @@ def stands(tensor, model) -> bool:
     return tensor.dim() > 1 and any(bool((p == row.to(p.dtype)).all(-1).any()) for p in wide)
 
 
-def load(config):
+def load(config, form: str = "auto"):
     """Build a model and load its weights, as SGLang's model runner does."""
-    return get_model(model_config=config, load_config=LoadConfig(), device_config=DeviceConfig("cpu"))
+    return get_model(model_config=config, load_config=LoadConfig(load_format=form), device_config=DeviceConfig("cpu"))
 
 
 @torch.no_grad()
-def forward(model, kept: Attention, ids, start: int = 0, hidden=None, **inputs):
-    """Run a model on ids [tokens] at positions from `start` on; features or states [tokens, width] go with them."""
+def forward(model, kept: Attention, ids, start: int = 0, spec=None, **inputs):
+    """Run a model on ids [tokens] at positions from `start` on; `spec` holds what its worker hands to a drafter."""
     n = len(ids)
     batch = ForwardBatch(
         forward_mode=ForwardMode.DECODE,
@@ -346,8 +346,7 @@ def forward(model, kept: Attention, ids, start: int = 0, hidden=None, **inputs):
     batch.positions = torch.arange(start, start + n)
     batch.mrope_positions = batch.positions[None].repeat(3, 1)
     batch.capture_hidden_mode = CaptureHiddenMode.FULL
-    if hidden is not None:
-        batch.spec_info = types.SimpleNamespace(hidden_states=hidden)
+    batch.spec_info = spec
     with forward_context(ForwardContext(attn_backend=kept)):
         return model.forward(ids, batch.positions, batch, **inputs)
 
@@ -361,6 +360,8 @@ def words_of(launch: list[str], places: dict[str, str]) -> list[str]:
     """Return the arguments of a launch line: what follows the module or subcommand, with the folders put in."""
     starts = [n for n, word in enumerate(launch) if word in ("sglang.launch_server", "serve")]
     words = launch[starts[0] + 1 :] if starts else launch[1:]
+    if starts and launch[starts[0]] == "serve" and words and not words[0].startswith("-"):
+        words = ["--model-path", *words]  # cli/serve.py: the first word alone may be the model
     for key, place in places.items():
         words = [word.replace("{" + key + "}", place) for word in words]
     return words
@@ -400,7 +401,7 @@ class Run:
         # the scheduler has it before any weights; that of a drafter is never looked at
         skipped = args.skip_tokenizer_init
         self.tokenizer = None if skipped else get_tokenizer(args.tokenizer_path or target.model_path)
-        self.target = load(target)
+        self.target = load(target, args.load_format)
         self.watch.unset(self.target)
         wanted = {
             key: getattr(aux, key)
@@ -416,7 +417,7 @@ class Run:
         configure_aux_hidden_state_capture(model=self.target, **wanted)
         captured = getattr(getattr(self.target, "model", None), "layers_to_capture", None)
         self.line["aux"] = [int(i) for i in captured] if captured else None
-        if algorithm.is_none():
+        if algorithm.is_none() or algorithm.is_ngram():  # no model drafts
             self.line["drafted"] = 0
             return
         self.stage = "config"
@@ -430,10 +431,12 @@ class Run:
         settings = {"dtype": str(draft.dtype).removeprefix("torch."), "quantization": draft.quantization}
         self.line["draft"] = {**settings, "context": draft.context_len}
         if draft.quantization or target.quantization:
+            self.stage = "load"
+            loading._get_quantization_config(draft, LoadConfig())
             return
         self.stage = "load"
         self.watch.on = True
-        self.draft = load(draft)
+        self.draft = load(draft, spec.speculative_draft_load_format or args.load_format)
         self.watch.on = False
         self.line["ignored"] = [name for name, tensor in self.watch.ignored if not stands(tensor, self.draft)]
         first = self.watch.first
@@ -446,7 +449,7 @@ class Run:
         self.watch.first = first
         self.line["unset"] = self.watch.unset(self.draft)
         self.stage = "run"
-        self.chain(ids, hot)
+        self.chain(ids, hot, not algorithm.is_standalone())
         if request:
             self.checked(request, target, ids)
 
@@ -508,19 +511,21 @@ class Run:
             target_tokenizer=self.tokenizer,
         )
 
-    def chain(self, ids, hot) -> None:
-        """Prefill both sides and draft two tokens, one after the other."""
+    def chain(self, ids, hot, states: bool) -> None:
+        """Prefill both sides and draft two tokens, one after the other; a plain draft model is given no states."""
         seen = forward(self.target, Attention(), ids)
         token = seen.next_token_logits[-1:].argmax(-1)
         kept, n = Attention(), len(ids)
-        out = forward(self.draft, kept, torch.cat([ids[1:], token]), 0, seen.hidden_states)
+        given = types.SimpleNamespace(hidden_states=seen.hidden_states if states else None)
+        out = forward(self.draft, kept, torch.cat([ids[1:], token]), 0, given)
         self.line["logits"] = [numbers(out.next_token_logits[-1])]
         for step in (n, None):
             token = out.next_token_logits[-1:].argmax(-1)
             token = hot[token] if hot is not None else token
             self.line["tokens"].append(int(token[0]))
             if step is not None:
-                out = forward(self.draft, kept, token, step, out.hidden_states[-1:])
+                given = types.SimpleNamespace(hidden_states=out.hidden_states[-1:] if states else None)
+                out = forward(self.draft, kept, token, step, given)
                 self.line["logits"].append(numbers(out.next_token_logits[-1]))
         every = torch.arange(out.next_token_logits.shape[-1])
         F.embedding((hot[every] if hot is not None else every).long(), self.target.get_embed_and_head()[0])
