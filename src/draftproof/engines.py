@@ -1359,15 +1359,21 @@ def _tensors(
     params, failed = _expanded(class_, world, without)
     yield from (_unsure("load", glob, why) for glob, why in failed)
     wrong = _misread(profile, view)
+    plain = not (wrong or (view.logical and view.logical.stored) or any(skip.over for skip in class_.skips))
     explained = _explained(view, params)
     loaded: set[str] = set()
     padded: dict[tuple[Any, ...], list[tuple[int, Effect]]] = {}  # alike: by how much, and what that does
     early: list[Effect] = []  # what is looked at before anything is loaded
     found: list[Effect] = []
     joined: dict[str, dict[str, tuple[list[int], list[int]]]] = {}  # name -> tensor -> its shape, and what is made
+    fits: set[tuple[str, tuple[int, ...]]] = set()  # parameters that differ by their layer alone, one of which fits
     for name in sorted(view.table.tensors, key=lambda name: (view.table.files.get(name, ""), name)):
         param = _renamed(class_.names, name)
         made = params.get(param)
+        shape = tuple(view.table.tensors[name].shape)
+        if made is not None and (made[0].name, shape) in fits and param not in loaded:
+            loaded.add(param)
+            continue
         skip = _skip(class_, name, made is None, world, param, params)
         if isinstance(skip, Unknown):
             found.append(_unsure("load", visible(name), skip))
@@ -1383,8 +1389,11 @@ def _tensors(
             loaded |= holds
             found += _read_wrongly(profile, class_, name, wrong.get(visible(name), ""))
             found += _packed(class_, rule, name, world)
-            shape = tuple(view.table.tensors[name].shape)
-            (early if rule.early else found).extend(_filling(profile, class_, rule, name, shape, world, padded))
+            told = [*_filling(profile, class_, rule, name, shape, world, padded)]
+            (early if rule.early else found).extend(told)
+            odd = told or padded or rule.joined or rule.replaced or rule.unused or holds != {param}
+            if plain and not odd and not any(set(index) & axis.words for axis in rule.shape):
+                fits.add((rule.name, shape))
             sizes = [value_of(axis, world) for axis in rule.shape] if rule.joined else []
             if sizes and shape and all(type(size) is int for size in sizes):
                 joined.setdefault(rule.joined, {})[name] = (list(shape), sizes)
@@ -1408,26 +1417,31 @@ def _tensors(
 
 
 def _target_loaded(profile: Profile, library: Library, world: World) -> Iterator[Effect]:
-    """Hold a target of a folder to its class: what stands beside its layers, and the first of them."""
+    """Hold a target of a folder to its class, tensor by tensor; one that is stored quantised is not looked at."""
     target, seen = world.target, world("target.architectures")
     named = seen.value if isinstance(seen, Known) and isinstance(seen.value, list) else []
     id = _class_of(profile, str(named[0]), world) if named and profile.serves else ""
     class_: DrafterClass | None = library.get("class", id)[0] if id in profile.serves else None
     if target is None or target.checkpoint.source.kind != "folder" or class_ is None:
         return
-    said = {**world.said, "code": id, "architecture": named[0]}
-    inner = World(profile, target, None, None, world.flags, said, world.configs, {}, world.request)
+    table = target.checkpoint.table()
+    if not (table.read and table.complete) or not isinstance(world("target.quantization_config"), Absent):
+        return
+    said = {**world.said, "method": "", "code": id, "architecture": named[0]}
+    inner = World(
+        profile,
+        replace(target, contract=None, table=table),
+        None,
+        None,
+        world.flags,
+        said,
+        world.configs,
+        {},
+        world.request,
+    )
     inner.add(class_.dims)
-    params = {name: (rule, row) for name, (rule, row) in _expanded(class_, inner)[0].items() if not any(row.values())}
-    table = target.checkpoint.table(list(params))
-    for name in sorted(table.tensors) if table.read else ():
-        if (made := params.get(name)) is None:
-            continue
-        rule, index = made
-        inner.at(index)
-        effect, _ = _fitted(profile, class_, rule, name, tuple(table.tensors[name].shape), inner)
-        inner.at({})
-        if effect is not None and effect.outcome in ("refuses", "degrades"):
+    for effect in _tensors(profile, class_, inner):
+        if effect.outcome in ("refuses", "degrades"):
             yield effect._replace(subject=f"target.{effect.subject}", order="convert")
 
 
