@@ -473,12 +473,16 @@ class World:
         is what one is, faults are the codes of what is wrong with the weight files; torn is what a torch file that
         cannot be read begins with; later is whether a file that does not belong comes after those that do, and is no
         copy of one; tokens is how many the target's tokenizer has, last the highest id that the drafter's own gives, of
-        one that is not large; format is that of the files.
+        one that is not large; target_files are the names of all that lies in its folder; format is that of the files.
         """
         if key == "tokens":
             return self._tokens(self.target, "target")
         if key == "last":
             return self._last_token()
+        if key == "target_files":
+            beside = self.target.checkpoint.source if self.target is not None else None
+            listed = beside is not None and beside.kind == "folder" and beside.has_files
+            return Known(list(beside.files), "the target's files") if beside and listed else Absent("the target's files")
         table, config = self.drafter.table, self.drafter.config
         if key == "config":
             return Known(config.code or ("unread" if config.broken else "read"), "config.json")
@@ -807,7 +811,9 @@ def predict(
     out.requests = [row for row in profile.requests if world.holds(row.when) is True]
     out.effects += _requested(out.requests, world)
     rows = _rows_at(library, profile, str(said["version"]))
-    if any(row.idle and row.is_ == out.method for row in profile.methods):  # it reads nothing of the drafter
+    idle = [row for row in profile.methods if row.idle and row.is_ == out.method]  # it reads nothing of the drafter
+    if idle:
+        out.effects += _configured(world) if idle[0].config and world.holds(idle[0].config) is True else ()
         out.effects += _rows(rows, world)
         return out
     architecture = _architecture(world, profile)
@@ -1441,7 +1447,7 @@ def _target_loaded(profile: Profile, library: Library, world: World) -> Iterator
     )
     inner.add(class_.dims)
     for effect in _tensors(profile, class_, inner):
-        if effect.outcome in ("refuses", "degrades"):
+        if effect.outcome in ("refuses", "degrades") and effect.kind != "ignored":
             yield effect._replace(subject=f"target.{effect.subject}", order="convert")
 
 

@@ -540,6 +540,7 @@ KINDS: Mapping[str, Spec] = {
                 **_SPAN,
                 source=_s(SOURCED),
                 idle=Spec("bool", "nothing of the drafter is read"),
+                config=Spec("cond", "but where this holds, its config"),
             ),
             "how the drafter is used; the first that applies counts",
             required=True,

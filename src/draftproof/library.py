@@ -1316,7 +1316,10 @@ def _configs(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
 def _chosen(rows: Iterable[Mapping[str, Any]]) -> tuple[Any, ...]:
     from draftproof.profiles import Chosen  # noqa: PLC0415
 
-    return tuple(Chosen(row["is"], row.get("when"), row.get("source", ""), row.get("idle", False)) for row in rows)
+    return tuple(
+        Chosen(row["is"], row.get("when"), row.get("source", ""), row.get("idle", False), row.get("config"))
+        for row in rows
+    )
 
 
 def _class(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:

@@ -53,6 +53,7 @@ class Chosen(Record):
     when: Expr | None = None
     source: str = ""
     idle: bool = False  # of a method: nothing of the drafter is read
+    config: Expr | None = None  # but where this holds, its config
 
 
 class Renaming(Record):
