@@ -528,7 +528,8 @@ class Run:
                 out = forward(self.draft, kept, token, step, given)
                 self.line["logits"].append(numbers(out.next_token_logits[-1]))
         every = torch.arange(out.next_token_logits.shape[-1])
-        F.embedding((hot[every] if hot is not None else every).long(), self.target.get_embed_and_head()[0])
+        if hasattr(self.target, "get_embed_and_head"):
+            F.embedding((hot[every] if hot is not None else every).long(), self.target.get_embed_and_head()[0])
 
     def checked(self, request: dict, target, ids) -> None:
         """Check the drafts as SGLang does for a request: keep the odds [drafts, vocab] that it hands to its kernel."""
