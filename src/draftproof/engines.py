@@ -482,7 +482,9 @@ class World:
         if key == "target_files":
             beside = self.target.checkpoint.source if self.target is not None else None
             listed = beside is not None and beside.kind == "folder" and beside.has_files
-            return Known(list(beside.files), "the target's files") if beside and listed else Absent("the target's files")
+            return (
+                Known(list(beside.files), "the target's files") if beside and listed else Absent("the target's files")
+            )
         table, config = self.drafter.table, self.drafter.config
         if key == "config":
             return Known(config.code or ("unread" if config.broken else "read"), "config.json")
