@@ -1489,13 +1489,16 @@ _OF_LAYER = re.compile(r"(.*?layers\.)(\d+)(\..*)")
 
 
 def _unlike_the_first(table: Table) -> tuple[Table, frozenset[int]]:
-    """Return a table without the layers whose tensors are as those of the first, and the numbers of those."""
+    """Return a table without the layers whose tensors are as those of the first, and the numbers of those.
+
+    The last layer stays: its number may be one too many.
+    """
     found: dict[int, dict[str, tuple[str, tuple[int, ...]]]] = {}
     for name, tensor in table.tensors.items():
         if match := _OF_LAYER.fullmatch(name):
             found.setdefault(int(match[2]), {})[match[1] + match[3]] = (tensor.dtype, tuple(tensor.shape))
-    first = found.pop(0, None)
-    alike = frozenset(number for number, parts in found.items() if parts == first)
+    first = found.get(0)
+    alike = frozenset(number for number, parts in found.items() if 0 < number < max(found) and parts == first)
     left = {n: t for n, t in table.tensors.items() if not ((m := _OF_LAYER.fullmatch(n)) and int(m[2]) in alike)}
     return replace(table, tensors=left), alike
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import builder as b
-from draftproof import api
+from draftproof import api, engines
+from draftproof.checkpoint import Table, Tensor
 from draftproof.contracts import Fact
 from draftproof.dims import Unknown
 from draftproof.engines import Prediction, findings_of, judge, predict
@@ -1378,3 +1379,14 @@ def test_class_that_is_not_known_is_told_once_and_not_with_each_row_that_asks_fo
             e.subject for e in found if e.outcome == "unknown" and e.see.startswith("architectures was not published")
         ]
         assert whys in (["architectures"], ["architectures", "aux layers"])
+
+
+def test_layers_of_a_target_that_are_as_the_first_are_asked_for_once() -> None:
+    def layer(number: int, rows: int = 4) -> dict[str, Tensor]:
+        return {f"model.layers.{number}.q.weight": Tensor("F32", (rows, 4), 0, 0)}
+
+    table = Table({**layer(0), **layer(1), **layer(2, rows=5), **layer(3), "norm.weight": Tensor("F32", (4,), 0, 0)})
+    left, alike = engines._unlike_the_first(table)
+    assert alike == {1}  # the last stays, whatever it holds: it may be one too many
+    assert list(left.tensors) == [*layer(0), *layer(2), *layer(3), "norm.weight"]
+    assert engines._unlike_the_first(Table(layer(5)))[1] == frozenset()
