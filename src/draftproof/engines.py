@@ -1033,8 +1033,15 @@ def _configured(world: World) -> Iterator[Effect]:
         yield from _configured_target(world, through, parts)
     name = world.model_type
     if name and not any(name in one.types or name in one.known for one in configs):
-        see = f"{through.unknown}: it has no config class for {visible(name)}"
-        yield Effect("refuses", through.stage, "refuses", "model_type", see, through.unknown, **parts)
+        own, trusted = world("drafter.auto_map.AutoConfig"), world("launch.trust_remote_code")
+        if isinstance(own, Absent):
+            see = f"{through.unknown}: it has no config class for {visible(name)}"
+            yield Effect("refuses", through.stage, "refuses", "model_type", see, through.unknown, **parts)
+        elif not (isinstance(trusted, Known) and trusted.value is True):
+            see = (
+                f"{through.unknown}: the class for {visible(name)} is the repo's own code: --trust-remote-code runs it"
+            )
+            yield Effect("refuses", through.stage, "refuses", "auto_map", see, through.unknown, **parts)
     for key, kind, rule in world.wrong(world.drafter, world.class_keys):
         see = f"{through.wrong}: {key} is {kind} where it takes {' or '.join(rule.kinds)}"
         stage = (world.profile.overrides_stage if key in world.overrides else "") or through.stage
@@ -1792,9 +1799,12 @@ def _lent(
     """Say that the target's stands in for a tensor, which matters unless it is a copy of it."""
     copies = world("declared.copies")
     canonical = {disk: one for one, disk in world.drafter.names.items()}.get(name, name)
-    if isinstance(copies, Known) and canonical in copies.value:
+    contract, own = world.drafter.contract, world("declared.own_embedding")
+    embeds = contract is not None and canonical == contract.roles.get("embedding")
+    differs = own.value if embeds and isinstance(own, Known) else None
+    if (isinstance(copies, Known) and canonical in copies.value) or differs is False:
         return
-    outcome = "degrades" if isinstance(copies, Known) and unsure is None else "unknown"
+    outcome = "degrades" if (isinstance(copies, Known) or differs) and unsure is None else "unknown"
     see = (
         "the target's takes its place"
         if outcome == "degrades"

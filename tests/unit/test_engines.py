@@ -524,6 +524,16 @@ def test_parameter_that_the_target_replaces(toy: Toy, replaced: str, copies: Any
     assert toy(**KEEP, params=params, facts=facts).outcome == outcome
 
 
+@pytest.mark.parametrize(("own", "outcome"), [(None, "unknown"), (True, "degrades"), (False, "as meant")])
+def test_embedding_that_the_target_replaces_may_be_declared_a_copy(toy: Toy, own: bool | None, outcome: str) -> None:
+    facts = {"own_embedding": Fact(own, "the test")} if own is not None else {}
+    skips = {"skips": [{"match": glob} for glob in ("midlayer.*", "norm.*", "lm_head*", "?2?", "fc*")]}
+    shape = ["drafter.vocab_size", "drafter.hidden_size"]
+    params = {"embed_tokens.weight": {"shape": shape, "loader": "exact", "replaced": "true"}}
+    table = {"embed_tokens.weight": ("BF16", (b.VOCAB, b.HIDDEN))}
+    assert toy(None, None, table, **skips, params=params, facts=facts).outcome == outcome
+
+
 @pytest.mark.parametrize(
     ("sizes", "outcome"),
     [
@@ -947,6 +957,16 @@ def test_value_of_the_wrong_kind_in_a_flag_is_refused_when_that_is_read(reading:
     refusal = reading(profile, flags={"more": '{"hidden_act": 3}'}).refusal
     assert refusal is not None
     assert (refusal.stage, refusal.error, refusal.subject) == ("config", "TypeError", "hidden_act")
+
+
+@pytest.mark.parametrize(
+    ("flags", "subject"),
+    [(None, "auto_map"), ({"trust_remote_code": False}, "auto_map"), ({"trust_remote_code": True}, "")],
+)
+def test_repo_may_bring_its_own_config_class(reading: Toy, flags: Any, subject: str) -> None:
+    config = {"model_type": "nothing", "auto_map": {"AutoConfig": "own.OwnConfig"}}
+    refusal = reading({"configs": THROUGH}, config, flags=flags).refusal
+    assert (refusal.subject if refusal else "") == subject
 
 
 def test_config_of_the_target_goes_through_the_classes_first(reading: Toy) -> None:

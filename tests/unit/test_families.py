@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -500,6 +501,100 @@ def test_fault_of_a_first_eagle_has_its_code(name: str, wrap: Any) -> None:
     report = b.pair(wrap(eagle1_config(**changes)), b.changed(eagle1(), tensors))
     assert b.codes(report) == codes, b.text(report)
     assert spoken(report, *words), b.text(report)
+
+
+LATENT = {"q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10}
+SPARSE = {"n_routed_experts": 2, "n_shared_experts": 1, "moe_intermediate_size": 20}
+ATTENTION: dict[str, tuple[int, ...]] = {
+    "q_a_proj": (24, HIDDEN), "q_a_layernorm": (24,), "q_b_proj": (HEADS * 20, 24), "kv_a_proj_with_mqa": (24, HIDDEN),
+    "kv_a_layernorm": (16,), "kv_b_proj": (HEADS * 22, 16), "o_proj": (HIDDEN, HEADS * 10),
+}  # fmt: skip
+MISTRAL = {
+    "q_a_proj": "wq_a", "q_a_layernorm": "q_a_norm", "q_b_proj": "wq_b", "kv_a_proj_with_mqa": "wkv_a_with_mqa",
+    "kv_a_layernorm": "kv_a_norm", "kv_b_proj": "wkv_b", "o_proj": "wo",
+}  # fmt: skip
+
+
+def norms(*names: str) -> b.Table:
+    return {f"{name}.weight": ("BF16", (HIDDEN,)) for name in names}
+
+
+def first_of(
+    table: b.Table, more: b.Table, *, without: str = "", names: Mapping[str, str] | None = None
+) -> b.Table:  # fmt: skip
+    """Return the tensors of an EAGLE-1 drafter, some left out, all renamed, and others added."""
+    kept = {name: row for name, row in table.items() if not (without and re.search(without, name))}
+    for old, new in (names or {}).items():
+        kept = {name.replace(old, new): row for name, row in kept.items()}
+    return kept | more
+
+
+PLAIN = eagle1(bias=False, embed=False)
+LATENT_LAYER: b.Table = {f"layers.0.self_attn.{name}.weight": ("BF16", shape) for name, shape in ATTENTION.items()}
+EXPERTS: b.Table = {
+    f"layers.0.mlp.{part}.{name}_proj.weight": ("BF16", (20, HIDDEN) if name != "down" else (HIDDEN, 20))
+    for part in ("experts.0", "experts.1", "shared_experts") for name in ("gate", "up", "down")
+} | {"layers.0.mlp.gate.weight": ("BF16", (2, HIDDEN))}  # fmt: skip
+THREE_NORMS = norms("enorm", "hnorm", "norm", "layers.0.input_layernorm")
+OTHER_FIRST: dict[str, tuple[str, dict[str, Any], b.Table, str]] = {  # family, config, tensors, one of them
+    "deepseek, dense": (
+        "eagle1-mla", {"architectures": ["EagleDeepSeekMTPModel"], **LATENT},
+        first_of(PLAIN, LATENT_LAYER | THREE_NORMS, without="self_attn"),
+        "enorm.weight",
+    ),
+    "deepseek, with experts, of a plain architecture": (
+        "eagle1-mla", {"architectures": ["DeepseekV3ForCausalLM"], **LATENT, **SPARSE},
+        first_of(PLAIN, LATENT_LAYER | EXPERTS | THREE_NORMS, without="self_attn|mlp"),
+        "layers.0.mlp.experts.1.up_proj.weight",
+    ),
+    "mistral large 3": (
+        "eagle1-mistral-large", {"architectures": ["MistralLarge3ForCausalLM"], **LATENT},
+        first_of(
+            PLAIN,
+            norms("norm", "layers.0.attention_norm")
+            | {f"layers.0.attention.{MISTRAL[name]}.weight": ("BF16", shape) for name, shape in ATTENTION.items()},
+            without="self_attn",
+            names={"fc.": "eagle_linear.", "mlp.gate_proj": "feed_forward.w1", "mlp.up_proj": "feed_forward.w3",
+                   "mlp.down_proj": "feed_forward.w2", "post_attention_layernorm": "ffn_norm"},
+        ),
+        "layers.0.attention.wkv_b.weight",
+    ),
+    "minicpm": (
+        "eagle1-minicpm", {"architectures": ["EagleMiniCPMForCausalLM"], "head_dim": ABSENT, "num_attention_heads": 4},
+        {f"model.{name.replace('layers.', 'eagle_layers.')}": row for name, row in first_of(
+            PLAIN,
+            {f"layers.0.self_attn.{x}_proj.weight": ("BF16", shape)
+             for x, shape in (("q", (64, 64)), ("k", (32, 64)), ("v", (32, 64)), ("o", (64, 64)))}
+            | norms("input_norm1", "input_norm2", "norm", "layers.0.input_layernorm"),
+        ).items()},
+        "model.input_norm2.weight",
+    ),
+    "llama 4": (
+        "eagle1-llama4", {"architectures": ["EagleLlama4ForCausalLM"], "intermediate_size_mlp": INTER},
+        first_of(PLAIN, norms("norm", "layers.0.input_layernorm"), names={"mlp.": "feed_forward."}),
+        "layers.0.feed_forward.up_proj.weight",
+    ),
+    "cohere": (
+        "eagle1-cohere", {"architectures": ["EagleCohereForCausalLM"], "layer_norm_eps": 1e-5},
+        {f"model.{name}": row for name, row in first_of(
+            eagle1(embed=False), norms("norm", "layers.0.input_layernorm"), without="post_attention"
+        ).items()},
+        "model.fc.bias",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHER_FIRST)
+def test_first_eagle_of_other_layers_passes_and_lacks_nothing(name: str) -> None:
+    family, changes, table, one = OTHER_FIRST[name]
+    config = eagle1_config(**changes)
+    report = b.pair(config, table)
+    turned = {"PAIR411 info"} if "kv_lora_rank" in changes else set()  # a Llama target turns its heads otherwise
+    assert b.codes(report) == turned, b.text(report)
+    assert (report.verdict, report.sides[0].contract) == ("pass", family)
+    report = b.pair(config, b.changed(table, {one: None}))
+    assert b.codes(report) == {"TEN401"} | turned, b.text(report)
+    assert spoken(report, one), b.text(report)
 
 
 def test_first_eagle_of_whole_model_names_is_no_serving_checkpoint() -> None:
