@@ -938,6 +938,8 @@ def test_sibling_of_dflash_is_not_taken_for_it(name: str) -> None:
 
 # --- every tensor of every family ---------------------------------------------------------------------------------
 
+# a plain architecture is told from a whole model's by a tensor, which may be the one that is not there
+SERVED = {"eagle1-mla": "EagleDeepSeekMTPModel", "eagle1-mistral-large": "EagleMistralLarge3ForCausalLM"}
 EACH: dict[str, tuple[b.Config, b.Table]] = {
     "eagle3-speculators": (speculators_config(fc_norm=True), b.dense(style="bare", fc_norm=True, t2d=False)),
     "peagle": (peagle_config(num_hidden_layers=2), peagle(layers=2, t2d=False, later=())),
@@ -950,6 +952,9 @@ EACH: dict[str, tuple[b.Config, b.Table]] = {
         eagle1(layers=2, qkv_bias=True, embed=False),
     ),
     "dflash": (dflash_config(attention_bias=True), dflash(bias=True)),
+} | {
+    family: (eagle1_config(**changes | {"architectures": [SERVED.get(family, *changes["architectures"])]}), table)
+    for family, changes, table, _ in OTHER_FIRST.values()
 }
 
 
