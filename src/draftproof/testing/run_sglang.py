@@ -183,6 +183,7 @@ from sglang.srt.models import registry as _registry  # noqa: F401  imported here
 from sglang.srt.server_args import prepare_server_args
 from sglang.srt.speculative.dflash_utils import parse_dflash_draft_config
 from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
+from sglang.srt.speculative.dspark_components.dspark_config import resolve_runtime_config
 from sglang.srt.speculative.eagle_worker_v2 import EagleDraftWorker
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.standalone_worker_v2 import StandaloneWorkerV2
@@ -558,8 +559,55 @@ class Run:
         eagle_utils.eagle_sample(tree, batch, types.SimpleNamespace(next_token_logits=logits))
         self.line["logits"] = [numbers(row) for row in odds[0]]
 
+    def markov(self, target, draft) -> tuple[int, int]:
+        """Ready a drafter with a Markov head as its worker does; return how many ids it asks for, and the mask's."""
+        given = resolve_runtime_config(
+            draft_hf_config=draft.hf_config,
+            speculative_num_draft_tokens=context.get_spec().speculative_num_draft_tokens,
+            target_vocab_size=target.vocab_size,
+        )
+        lm_head = getattr(self.target, "lm_head", None)
+        self.draft.attach_shared_modules(embed_tokens=self.target.get_input_embeddings(), lm_head=lm_head)
+        return given.gamma + (not self.draft.sample_from_anchor), given.mask_token_id
+
+    def biased(self, hidden, token):
+        """Return the logits [drafts, vocab] of hidden states [drafts, width], each with the bias of the id before."""
+        hidden = hidden if self.draft.sample_from_anchor else hidden[1:]
+        plain, _ = self.draft.compute_base_logits(hidden)
+        state, rows = self.draft.markov_head.init_state(hidden[None]), []
+        for n in range(len(plain)):
+            bias, state = self.draft.markov_head.step_bias(token, hidden_states=hidden[None, n], state=state)
+            rows.append(plain[n] + bias[0])
+            token = rows[-1].argmax(-1, keepdim=True)
+        return torch.stack(rows)
+
     def block(self, args, target, draft, ids) -> None:
         """Prefill the target and draft one block, as the worker of a block drafter does."""
+        chained = context.get_spec().speculative_algorithm == "DSPARK"
+        size, mask = self.markov(target, draft) if chained else self.masked(args, target, draft)
+        self.stage = "run"
+        seen = forward(self.target, Attention(), ids)
+        token = seen.next_token_logits[-1:].argmax(-1)
+        kept, n = Attention(), len(ids)
+        with torch.no_grad():
+            states = self.draft.project_target_hidden(seen.hidden_states)
+            for layer in self.draft.layers:
+                own = layer.self_attn
+                k, v = own.kv_proj_only(self.draft.prepare_context_hidden_for_kv(layer, states))
+                kept.keep(own.attn, own.apply_k_rope(torch.arange(n), own.apply_k_norm(k)), v)
+            asked = torch.cat([token, torch.full((size - 1,), mask)])
+            embedded = self.target.get_input_embeddings()(asked)
+            out = forward(self.draft, kept, asked, n, input_embeds=embedded).hidden_states
+            if chained:
+                logits = self.biased(out, token)
+            else:
+                head = self.target.lm_head.weight[: target.vocab_size]
+                logits = torch.matmul(out[1:].to(head.dtype), head.T)
+        self.line["logits"] = [numbers(row) for row in logits[:2]]
+        self.line["tokens"] = [int(i) for i in logits.argmax(-1)]
+
+    def masked(self, args, target, draft) -> tuple[int, int]:
+        """Ready a drafter that masks as its worker does; return the size of its block, and the id of the mask."""
         drafted = parse_dflash_draft_config(draft_hf_config=draft.hf_config)
         size = int(context.get_spec().speculative_num_draft_tokens)
         self.draft.set_block_size(size)
@@ -572,23 +620,7 @@ class Run:
             worker, mask_token=drafted.mask_token, mask_token_id=drafted.mask_token_id
         )
         DFlashWorkerV2._maybe_merge_trained_mask_embedding(worker)
-        self.stage = "run"
-        seen = forward(self.target, Attention(), ids)
-        token = seen.next_token_logits[-1:].argmax(-1)
-        kept, n = Attention(), len(ids)
-        with torch.no_grad():
-            states = self.draft.project_target_hidden(seen.hidden_states)
-            for layer in self.draft.layers:
-                own = layer.self_attn
-                k, v = own.kv_proj_only(self.draft.prepare_context_hidden_for_kv(layer, states))
-                kept.keep(own.attn, own.apply_k_rope(torch.arange(n), own.apply_k_norm(k)), v)
-            asked = torch.cat([token, torch.full((size - 1,), worker._mask_token_id)])
-            embedded = self.target.get_input_embeddings()(asked)
-            out = forward(self.draft, kept, asked, n, input_embeds=embedded).hidden_states[1:]
-            head = self.target.lm_head.weight[: target.vocab_size]
-            logits = torch.matmul(out.to(head.dtype), head.T)
-        self.line["logits"] = [numbers(row) for row in logits[:2]]
-        self.line["tokens"] = [int(i) for i in logits.argmax(-1)]
+        return size, worker._mask_token_id
 
 
 def told(case: dict, folder: Path, run: Run) -> dict:
