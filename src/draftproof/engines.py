@@ -295,7 +295,22 @@ class World:
         return Known(list(table.tensors), "the tensor table")
 
     def _of_target(self, key: str) -> Seen:
-        return self._key(self.target, key) if self.target is not None else Unknown("no target is given", told=True)
+        if self.target is None:
+            return Unknown("no target is given", told=True)
+        seen = self._key(self.target, key)
+        if key != "architectures" or not self.profile.unstated or (isinstance(seen, Known) and seen.value):
+            return seen
+        type_ = self._key(self.target, "model_type")
+        name = self.profile.unstated.get(str(type_.value), "") if isinstance(type_, Known) else ""
+        return Known([name], f"the target's model_type, {type_.value}") if name and isinstance(type_, Known) else seen
+
+    def _of_theirs(self, key: str) -> Seen:
+        """Return what the class of the target's config holds where the file says nothing."""
+        type_ = self._of_target("model_type")
+        name = type_.value if isinstance(type_, Known) else ""
+        held = next((one.types[name] for one in self.configs if name in one.types), {})
+        default = held.get(key, ())[1:2]
+        return Known(default[0], f"the config class of {name}") if default else Absent(f"the config class: {key}")
 
     def _of_request(self, key: str) -> Seen:
         return Known(self.request[key], "the request") if key in self.request else Absent(f"the request: {key}")
@@ -468,7 +483,8 @@ class World:
     def _stored(self, key: str) -> Seen:
         """Return what the drafter's files hold.
 
-        dtype is that of most floats, count that of tensors; weights and config tell whether they were read, else why
+        dtype is that of most floats, count that of tensors, their_layers that of the target's layers; their_config and
+        their_kind are of the target's config.json what config and kind are; weights and config tell whether they were read, else why
         not; listed whether the names of all files are known; kind is what a config.json holds that is no object; index
         is what one is, faults are the codes of what is wrong with the weight files; torn is what a torch file that
         cannot be read begins with; later is whether a file that does not belong comes after those that do, and is no
@@ -494,6 +510,13 @@ class World:
             return Known(self._listed, "the drafter's files")
         if key == "kind":
             return self._json("config.json")
+        if key in ("their_config", "their_kind"):  # the same of the target
+            config = self.target.checkpoint.config if self.target is not None else None
+            if key == "their_config" or config is None or not config.code:
+                return Known(config.code or "read" if config is not None else "read", "the target's config.json")
+            return self._text_of("target", "config")
+        if key == "their_layers":
+            return self._their_layers()
         if key == "faults":
             codes = {f.code for f in self.drafter.checkpoint.findings if f.level == "error" and f.code[:3] == "STF"}
             return Known(sorted(codes), "the drafter's files")
@@ -532,6 +555,16 @@ class World:
         return (
             Known(max(sizes, key=lambda d: sizes[d]), "the drafter's files") if sizes else Absent("the drafter's files")
         )
+
+    def _their_layers(self) -> Seen:
+        """Return how many layers of the target's own stack its files name."""
+        if self.target is None or self.target.checkpoint.source.kind != "folder":
+            return Unknown("the target's files are not at hand", told=True)
+        table = self.target.checkpoint.table()
+        if not table.read or not table.complete:
+            return Unknown(table.basis or "not all tensors of the target were read", told=True)
+        found = (re.match(r"(?:.*language_model\.)?(?:model\.)?layers\.(\d+)\.", name) for name in table.tensors)
+        return Known(1 + max((int(one[1]) for one in found if one), default=-1), "the target's tensor table")
 
     def _json(self, name: str, table: str = "") -> Seen:
         """Return what a file of JSON holds: no JSON, or its kind; with a table, where it is one, what that holds."""
@@ -572,7 +605,7 @@ class World:
         value: Any = self.flags
         for part in key.split("."):
             if not isinstance(value, Mapping) or part not in value:
-                if key not in ("refused", "unread") and self.flags.get("unread"):
+                if key not in ("refused", "unread", "misplaced") and self.flags.get("unread"):
                     return Unknown(f"{key} may stand in a file that the launch names", told=True)
                 return Absent(f"launch: {key}")
             value = value[part]
@@ -737,6 +770,7 @@ _SIDES: Mapping[str, Find] = {  # what stands before the dot of a name
     "drafter": World._of_drafter,
     "target": World._of_target,
     "launch": World._flag,
+    "theirs": World._of_theirs,
     "request": World._of_request,
     "declared": World._declared,
     "written": lambda world, key: world._written(world.drafter, key),  # what the file itself says of a key

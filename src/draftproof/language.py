@@ -82,7 +82,7 @@ NAME = r"[a-z_][A-Za-z0-9_]*(\.[a-z_][A-Za-z0-9_]*)*"  # of a dim
 EXPR = Spec("expr", "an expression over dims")
 LEVEL = _s("how bad a breach is", choices=("error", "warning", "info"))
 CODE = _s("a rule's code; a trailing * stands for all that begin so", pattern=r"[A-Z]+\d*\*?")
-HELD = r"(int|float|bool|text|table|floats|ranges)\??( [<>]=?-?\d+)*"  # what a value is read as, and its limits
+HELD = r"(int|float|bool|text|table|floats|ranges)\??( [<>]=?-?\d+)*|word\??( [\w-]+)+"  # how a value is read, its limits
 SOURCED = "where the fact was read"
 MATCHES = ("exact", "path", "glob", "part", "regex")  # how a text names modules
 DTYPE_SETS = {"float": ("BF16", "F16", "F32"), "index": ("I64", "I32")}  # names that stand for several dtypes
@@ -628,6 +628,7 @@ KINDS: Mapping[str, Spec] = {
         first=Spec("bool", "only the first architecture that a config names counts"),
         hooks=_map(_list(_s("a glob over architectures")), "method -> the targets that it works with"),
         alike=_map(_s("a method"), "method -> another, whose targets it works with"),
+        unstated=_map(_s("what it is taken for"), "model_type of a target that names no architecture -> one", NAME),
         unhooked=_list(_s("a glob over architectures of targets that none works with; of any other it is not known")),
         misread=_map(
             _fate("unknown"),
@@ -814,6 +815,7 @@ KINDS: Mapping[str, Spec] = {
                 positional=_s("the flag that a word belongs to which follows none", pattern=NAME),
                 front=Spec("bool", "only the first word may stand so"),
                 once=Spec("bool", "that flag, given by its name, takes the place of the word"),
+                leads=_list(_s("a flag beside which that word must come first", pattern=NAME)),
             ),
             "how it is started",
             required=True,
@@ -828,6 +830,7 @@ KINDS: Mapping[str, Spec] = {
         underscores=Spec("bool", "an underscore stands for a dash"),
         dotted=Spec("bool", "a table may be given key by key: --flag.key value"),
         unread=_list(_s("a flag that names a file with more flags", pattern=NAME)),
+        unread_whole=Spec("bool", "such a file counts only where it is named by two words"),
         truthy=_list(_s(), "values of a variable that set a flag which takes none"),
         falsy=_list(_s(), "values of a variable that turn such a flag off"),
         negated=_list(_s(), "the start of a variable, and that of the one which turns the same flag off", least=2),
@@ -860,10 +863,11 @@ KINDS: Mapping[str, Spec] = {
                 keys=_list(_s(), "the keys that its table may have"),
                 kinds=_map(
                     _s(pattern=HELD),
-                    "key of its table -> what it takes, as pydantic reads it; with a ? null too, limits follow",
+                    "key of its table -> what it takes, as pydantic reads it; with a ? null too, limits or words follow",
                 ),
                 gone=_s("the engine had it once, and refuses it: what to use instead"),
                 env=_s("the variable that sets it where it is not given"),
+                apart=_list(_s(), "all that its short name takes as a word of its own"),
             ),
             "name -> how it is written and what it takes",
             NAME,

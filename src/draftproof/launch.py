@@ -6,7 +6,8 @@ What cannot be read is a finding with the character where it stops; nothing that
 
 What comes out is what rules of an engine speak of: ``launch.<dest>`` with a typed value, ``launch.env.NAME``, and
 ``launch.refused``, what the engine's own reading of its flags will not take, and ``launch.odd``, keys that a table of
-its may not have, ``launch.unfit``, what a flag or such a key may not hold, and ``launch.ranges``, the columns of what
+its may not have, ``launch.unfit``, what a flag or such a key may not hold, ``launch.misplaced``, what does not stand
+where it must, ``launch.unread``, files that the line names for more flags, and ``launch.ranges``, the columns of what
 is written in ranges, which are looked at later.
 """
 
@@ -642,7 +643,7 @@ class _Reader:
     def __init__(self, made: _Engine, line: str) -> None:
         self.made, self.launches, self.line = made, made.launches, line
         self.flags: dict[str, Any] = {}
-        self.tables: dict[str, tuple[Flag, str, dict[str, Any]]] = {}  # those given key by key
+        self.tables: dict[str, tuple[Flag, str, dict[str, Any]]] = {}  # those given key by key, by name as it is typed
         self.given: dict[str, tuple[str, Any]] = {}
         self.found: list[Finding] = []
         self.refused: list[str] = []
@@ -652,6 +653,7 @@ class _Reader:
         """Read every word."""
         words = list(self.made.args)
         positional, over = self.made.command.positional, False
+        self.lead(words)
         if self.made.command.once and any(self.names(word, positional) for word in words):
             self.placed.add(positional)
         n = 0
@@ -673,7 +675,19 @@ class _Reader:
 
     def names(self, word: Word, dest: str) -> bool:
         """Tell whether a word is the name of a flag, in full."""
-        return word.text.partition("=")[0] in self.launches.flag(dest).names
+        return self.launches.spelt(word.text.partition("=")[0]) in self.launches.flag(dest).names
+
+    def lead(self, words: Sequence[Word]) -> None:
+        """Note a flag beside which the word without a name must come first, where it does not."""
+        command = self.made.command
+        if not command.leads or not words or not words[0].text.startswith("-"):
+            return
+        if any(self.names(word, dest) for word in words for dest in (command.positional, *self.launches.unread)):
+            return
+        for word in words:
+            if any(self.names(word, dest) for dest in command.leads):
+                self.flags["misplaced"] = f"with {visible(word.text, 80)} the {command.positional} must come first"
+                self.say("CLI658", word.text, f"the {command.positional} as the first word", visible(words[0].text, 80))
 
     def is_flag(self, word: Word) -> bool:
         """Tell whether a word is a flag: it begins with a dash, and is no number, unless a flag looks so."""
@@ -698,6 +712,13 @@ class _Reader:
             return n + (not equals and after is not None and not self.is_flag(after) and self.plain(found))
         flag = found[0]
         shown = name if attached is None else word.text[:2]
+        apart = words[n].text if n < len(words) else ""
+        if flag.apart and not equals and attached is None and not name.startswith("--") and apart not in flag.apart:
+            self.unknown(word)
+            return n
+        if flag.dest in self.launches.unread and self.launches.unread_whole and word.text not in flag.names:
+            self.say("CLI662", shown, f"{flag.names[0]} FILE, as two words", f"{visible(word.text, 80)} is never read")
+            return n if equals else n + 1
         if equals or attached:
             cut = attached or len(word.text) - len(word.text.partition("=")[2])
             value = Word(word.text[cut:], word.at[cut:], word.holes, word.bare)
@@ -726,6 +747,8 @@ class _Reader:
             self.gone(word, flag, words[n:last])
             return last
         if last - n < least:
+            if flag.dest in self.launches.unread:
+                self.flags["unread"] = [*self.flags.get("unread", ()), ""]
             wanted = "a value" if least == 1 else f"{least} values"
             self.bad(shown, word, _Bad(f"{wanted} behind it", len(word.text)))
             return last
@@ -799,7 +822,7 @@ class _Reader:
             value = word.text.split(",")
         else:
             value = _loose(word.text)
-        table = self.tables.setdefault(flag.dest, (flag, name, {}))[2]
+        table = self.tables.setdefault(self.launches.spelt(name), (flag, name, {}))[2]
         for part in path[:-1]:
             if not isinstance(table.get(part), dict):
                 table[part] = {}
@@ -852,12 +875,17 @@ class _Reader:
             return value
         kind = kind.removesuffix("?")
         try:
-            value = lax(kind, value)
-            if not all(_LIMITS[limit.rstrip(_DIGITS)](value, float(limit.lstrip("<>="))) for limit in limits):
+            if kind == "word" and value not in limits:
+                raise ValueError(said)
+            value = lax(kind, value) if kind != "word" else value
+            if kind != "word" and not all(_LIMITS[limit.rstrip(_DIGITS)](value, float(limit.lstrip("<>="))) for limit in limits):
                 raise ValueError(said)
         except (ValueError, OverflowError):
-            wanted = " ".join([_KINDS[kind], *limits])
+            wanted = " ".join([_KINDS[kind], *limits]) if kind != "word" else f"one of {', '.join(limits)}"
             self.say("CLI658", f"{name}.{key}" if key else name, wanted, visible(value, 80))
+            if flag.type == "units":  # its table is typed when flags are read
+                self.refused.append(f"argument {visible(name, 80)}")
+                return value
             shown = f"{key or name} must be {wanted}, not {visible(json.dumps(value), 60)}"
             self.flags["unfit"] = f"{self.flags['unfit']}; {shown}" if "unfit" in self.flags else shown
             return value
@@ -932,8 +960,9 @@ def _value_or_hole(word: Word, value: Any) -> Any:
 
 def typed(flag: Flag, text: str) -> Any:
     """Return a value as a flag types it; raises _Bad for a text that the engine does not take."""
-    if text in flag.words:
-        return flag.words[text]
+    word = text.strip().lower() if flag.type == "size" else text
+    if word in flag.words:
+        return flag.words[word]
     if flag.null and text in ("", "None"):
         return None
     value: Any = text

@@ -323,6 +323,7 @@ class Profile(Record):
     lift_alone: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # that text -> keys that the whole alone says
     lift_copies: Mapping[str, tuple[str, ...]] = MappingProxyType({})  # that text -> such keys
     lift_over: bool = False  # what the tables do not state is read from the whole
+    unstated: Mapping[str, str] = MappingProxyType({})  # model_type of a target -> what it is taken for without a name
     unhooked: tuple[str, ...] = ()  # globs over targets that serve none; of any other that is not known
     requests: tuple[Request, ...] = ()
     misread: Mapping[str, str] = MappingProxyType({})  # code of what is wrong with a tensor's bytes -> what that does
@@ -355,6 +356,7 @@ class Flag(Record):
     kinds: Mapping[str, str] = MappingProxyType({})  # key of its table -> what it takes: int, bool; null with a ?
     gone: str = ""  # the engine had it once, and refuses it: what to use instead
     env: str = ""  # the variable that sets it where it is not given
+    apart: tuple[str, ...] = ()  # all that its short name takes as a word of its own
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -370,6 +372,7 @@ class Command(Record):
     positional: str = ""  # where a word goes that belongs to no flag
     front: bool = False  # and that is the first
     once: bool = False  # that flag, given by its name, takes the place of the word
+    leads: tuple[str, ...] = ()  # dests of flags beside which that word must come first
 
 
 class Advice(Record):
@@ -406,6 +409,7 @@ class Launches(Record):
     underscores: bool = False
     dotted: bool = False
     unread: tuple[str, ...] = ()  # dests of files with more flags
+    unread_whole: bool = False  # those count alone that are named by two words
     truthy: tuple[str, ...] = ()  # values of a variable that set a flag which takes none, and that turn it off
     falsy: tuple[str, ...] = ()
     negated: tuple[str, ...] = ()  # two starts: of a variable, and of that which turns the same flag off

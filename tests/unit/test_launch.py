@@ -106,12 +106,17 @@ FLAGS = {  # of vLLM, as typed -> what rules see
     "--no-enable-prefix-caching": {"enable_prefix_caching": False},
     "--disable-prefix-caching": {"enable_prefix_caching": False},
     "--served-model-name a b c": {"served_model_name": ["a", "b", "c"]},
-    "-O3": {"optimization_level": "3"},
+    "-O3": {"optimization_level": 3},
+    "-O 3": {"optimization_level": 3},
+    "--max-model-len AUTO": {},
     f"-sc '{SPEC}'": {"speculative_config": json.loads(SPEC)},
     "-sc '{\"num-speculative-tokens\": 3}'": {"speculative_config": {"num_speculative_tokens": 3}},
     "--speculative '{}'": {"speculative_config": {}},
     "-sc.method eagle3 -sc.num-speculative-tokens=3": {
         "speculative_config": {"method": "eagle3", "num_speculative_tokens": 3}
+    },
+    "--speculative_config.method eagle3 --speculative-config.model=D": {
+        "speculative_config": {"method": "eagle3", "model": "D"}
     },
     "--hf_overrides.a.b 1k --hf-overrides.l+ x --hf-overrides.l+=y,z": {
         "hf_overrides": {"a": {"b": 1000}, "l": ["x", "y", "z"]}
@@ -367,6 +372,52 @@ def test_flags_written_as_words_are_read_again(data: st.DataObject, launches: La
     made = words_of(launches, flags)
     for read in (flags_of(made, {}, LIBRARY), parse(quote({}, made), LIBRARY).flags):
         assert {name: value for name, value in read.items() if name not in ("unfit", "ranges")} == {**flags, "env": {}}
+
+
+@pytest.mark.parametrize(
+    ("words", "flags"),
+    [
+        ("--config=flags.yaml", {}),  # such a file is never opened
+        ("--config flags.yaml", {"config": "flags.yaml", "unread": ["flags.yaml"]}),
+        ("--config a --config b", {"config": "b", "unread": ["a", "b"]}),
+        ("--config", {"refused": "argument --config: --config", "unread": [""]}),
+        ("-sc.method eagle3 --speculative-config.model D", {"speculative_config": {"model": "D"}}),  # two tables
+    ],
+)
+def test_what_a_name_stands_for_as_it_is_typed(words: str, flags: dict[str, Any]) -> None:
+    assert flags_of(["vllm", "serve", "M", *words.split()], {}, LIBRARY) == {"model": "M", "env": {}, **flags}
+
+
+def test_short_name_that_takes_few_words_apart() -> None:
+    flags = flags_of(["vllm", "serve", "M", "-O", "5"], {}, LIBRARY)
+    assert flags["refused"] == "unrecognized arguments: -O; unrecognized arguments: 5"
+    assert "optimization_level" not in flags
+    assert flags_of(["vllm", "serve", "M", "-O5"], {}, LIBRARY)["unfit"] == "-O must be an integer >=0 <=3, not 5"
+
+
+@pytest.mark.parametrize(
+    ("words", "misplaced"),
+    [
+        ("--served-model-name a M", True),
+        ("--dtype auto M --served_model_name a", True),
+        ("M --served-model-name a", False),
+        ("--served-model-name a --model M", False),
+        ("--served-model-name a --config flags.yaml", False),
+        ("--served-model a M", False),
+    ],
+)
+def test_flag_beside_which_the_model_must_come_first(words: str, misplaced: bool) -> None:
+    assert ("misplaced" in flags_of(["vllm", "serve", *words.split()], {}, LIBRARY)) is misplaced
+
+
+@pytest.mark.parametrize(
+    ("table", "refused"), [('{"backend": "xgrammar"}', False), ('{"backend": "x"}', True), ('{"backend": 1}', True),
+                           ('{"disable_any_whitespace": "on"}', False), ('{"disable_any_whitespace": 2}', True)]
+)  # fmt: skip
+def test_table_that_is_typed_when_flags_are_read_is_refused_then(table: str, refused: bool) -> None:
+    flags = flags_of(["vllm", "serve", "M", "--structured-outputs-config", table], {}, LIBRARY)
+    assert ("refused" in flags) is refused
+    assert "unfit" not in flags
 
 
 def test_values_of_a_table_that_are_not_of_their_kind_are_named() -> None:

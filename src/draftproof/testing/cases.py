@@ -126,7 +126,8 @@ def build(case: Case, folder: Path) -> Path:
 
 def _same(one: Model, other: Model) -> bool:
     same = one.tensors.keys() == other.tensors.keys() and all(t is other.tensors[n] for n, t in one.tensors.items())
-    return same and one.config == other.config and one.files == other.files and one.gone == other.gone
+    same = same and json.dumps(one.config) == json.dumps(other.config)  # which tells 1 from 1.0, and from true
+    return same and one.files == other.files and one.gone == other.gone
 
 
 def prompt(case: Case) -> Sequence[int]:

@@ -267,8 +267,9 @@ def run(case: dict[str, Any], places: dict[str, str], seen: Seen, most: int) -> 
     from vllm.v1.metrics.reader import get_metrics_snapshot
 
     words = [re.sub(r"\{(target|drafter)\}", lambda m: places[m[1]], word) for word in case["launch"][ENGINE]]
-    lines = command_line()
-    args = lines.make_arg_parser(FlexibleArgumentParser()).parse_args(words[2:])
+    lines, parser = command_line(), FlexibleArgumentParser()
+    lines.make_arg_parser(parser.add_subparsers(dest="subparser").add_parser("serve"))
+    args = parser.parse_args(words[words.index("serve") :])  # it reads a line otherwise that begins with this word
     lines.validate_parsed_serve_args(args)
     args.model = args.model_tag or args.model
     made = AsyncEngineArgs.from_cli_args(args)

@@ -236,7 +236,7 @@ def predict(case: Case, engine: str, version: str = "", runner: str = "") -> Pre
     words = [_placed(word, case) for word in case.launch[engine]]
     flags = flags_of(words, {name: _placed(value, case) for name, value in env.items()}, library)
     places = "".join((*case.launch[engine], *env.values()))
-    alone = places.count("{target}") > 1 or ("{drafter}" not in places and reads_own(engine, flags, library))
+    alone = "{drafter}" not in places and (places.count("{target}") > 1 or reads_own(engine, flags, library))
     made = _examined(case.id, not alone)
     assert made.drafter is not None
     asked = {"max_tokens": case.tokens, **case.request}
