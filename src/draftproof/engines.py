@@ -58,6 +58,7 @@ from draftproof.strict import CONFIG_LIMIT
 from draftproof.versions import resolve
 
 WHOLE_LIMIT = 1 << 20  # bytes of a JSON file that is read whole for a rule
+FEW_FILES = 8  # of a target, of which all is looked at
 MAX_PARAMS = 20_000  # of a class; a config that says more is not believed
 OUTCOMES = ("refuses", "degrades", "unknown", "changes")  # an effect's, the worst first
 MEANT = "as meant"
@@ -901,6 +902,7 @@ def _as_loaded(profile: Profile, library: Library, drafter: View) -> View:
     if not profile.index or profile.index in source.files or source.kind != "folder":
         return drafter
     files = sorted(name for name in source.files if name.endswith(".safetensors"))
+    files = [name for name in files if profile.index_before and like(name, profile.index_before)] or files
     if len(files) == 2 and tuple(files) == tuple(profile.instead):
         files = files[1:]
     indexed = any(name.endswith(".safetensors.index.json") for name in source.files)

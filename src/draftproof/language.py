@@ -554,6 +554,7 @@ KINDS: Mapping[str, Spec] = {
         overrides_late=_list(_s("a key of it that comes too late: what the file says was read before")),
         overrides_stage=_s("when a value of the wrong kind is refused that stands there", choices=_STAGES),
         index=_s("the only index that counts; without it every safetensors file is read, by name"),
+        index_before=_s("without it: a glob over files that are read alone, where there are some"),
         serves=_list(_s("id of a class by which it makes a target, too", pattern=ID)),
         makes=_list(_s("id of a class by which it makes the whole of a target, by the same rows", pattern=ID)),
         instead=_list(_s("a file"), "where no more than two such files are there, the first is passed over"),

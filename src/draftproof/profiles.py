@@ -316,6 +316,7 @@ class Profile(Record):
     overrides_late: tuple[str, ...] = ()  # keys of that object that come too late: the file's were read before
     overrides_stage: str = ""  # when a value of the wrong kind is refused that stands there
     index: str = ""  # the only index that counts: without it every safetensors file is read, by name
+    index_before: str = ""  # without it: a glob over files that are read alone where there are some
     serves: tuple[str, ...] = ()  # classes by which it makes a target, too
     makes: tuple[str, ...] = ()  # classes by which it makes the whole of a target, as it makes a drafter
     instead: tuple[str, ...] = ()  # where no more than these two files are there, the first is passed over
