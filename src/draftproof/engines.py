@@ -899,10 +899,13 @@ def _as_loaded(profile: Profile, library: Library, drafter: View) -> View:
     """
     checkpoint = drafter.checkpoint
     source = checkpoint.source
-    if not profile.index or profile.index in source.files or source.kind != "folder":
+    if not profile.index or source.kind != "folder":
         return drafter
     files = sorted(name for name in source.files if name.endswith(".safetensors"))
-    files = [name for name in files if profile.index_before and like(name, profile.index_before)] or files
+    alone = [name for name in files if like(name, profile.index_before)] if profile.index_before else []
+    if profile.index in source.files and not alone:
+        return drafter
+    files = alone or files
     if len(files) == 2 and tuple(files) == tuple(profile.instead):
         files = files[1:]
     indexed = any(name.endswith(".safetensors.index.json") for name in source.files)
