@@ -58,7 +58,6 @@ from draftproof.strict import CONFIG_LIMIT
 from draftproof.versions import resolve
 
 WHOLE_LIMIT = 1 << 20  # bytes of a JSON file that is read whole for a rule
-FEW_FILES = 8  # of a target, of which all is looked at
 MAX_PARAMS = 20_000  # of a class; a config that says more is not believed
 OUTCOMES = ("refuses", "degrades", "unknown", "changes")  # an effect's, the worst first
 MEANT = "as meant"
@@ -485,8 +484,8 @@ class World:
         """Return what the drafter's files hold.
 
         dtype is that of most floats, count that of tensors, their_layers that of the target's layers; their_config and
-        their_kind are of the target's config.json what config and kind are; weights and config tell whether they were read, else why
-        not; listed whether the names of all files are known; kind is what a config.json holds that is no object; index
+        their_kind are of the target's config.json what config and kind are; weights and config tell whether they were
+        read, else why not; listed whether the names of all files are known; kind is what a config.json holds that is no object; index
         is what one is, faults are the codes of what is wrong with the weight files; torn is what a torch file that
         cannot be read begins with; later is whether a file that does not belong comes after those that do, and is no
         copy of one; tokens is how many the target's tokenizer has, last the highest id that the drafter's own gives, of
@@ -1653,10 +1652,14 @@ def _expanded(
         if isinstance(rows, Unknown):
             failed.append((filled(rule.name, dict.fromkeys((one.name for one in rule.over), "*")), rows))
             continue
-        for row in [row for row in rows if without.isdisjoint(row.values())] if without else rows:
-            world.at(row)
-            holds, name = world.holds(rule.when), filled(rule.name, row)
-            world.at({})
+        holds: bool | Unknown = True
+        alike = rule.when is not None and bool(rows) and rule.when.words.isdisjoint(rows[0])  # for all of the row
+        for n, row in enumerate([row for row in rows if without.isdisjoint(row.values())] if without else rows):
+            if rule.when is not None and not (alike and n):
+                world.at(row)
+                holds = world.holds(rule.when)
+                world.at({})
+            name = filled(rule.name, row)
             if isinstance(holds, Unknown):
                 failed.append((name, holds))
             elif holds:

@@ -1251,7 +1251,7 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         lifts=data.get("lifts", ()),
         lift_with=data.get("lift_with", ""),
         **{key: data[key] for key in (
-            "overrides", "overrides_of", "overrides_late", "overrides_stage", "index", "instead", "serves",
+            "overrides", "overrides_of", "overrides_late", "overrides_stage", "index", "index_before", "instead", "serves",
             "makes",
         ) if key in data},
         lift_keeps=data.get("lift_keeps", ()),
