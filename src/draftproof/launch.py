@@ -878,7 +878,9 @@ class _Reader:
             if kind == "word" and value not in limits:
                 raise ValueError(said)
             value = lax(kind, value) if kind != "word" else value
-            if kind != "word" and not all(_LIMITS[limit.rstrip(_DIGITS)](value, float(limit.lstrip("<>="))) for limit in limits):
+            if kind != "word" and not all(
+                _LIMITS[limit.rstrip(_DIGITS)](value, float(limit.lstrip("<>="))) for limit in limits
+            ):
                 raise ValueError(said)
         except (ValueError, OverflowError):
             wanted = " ".join([_KINDS[kind], *limits]) if kind != "word" else f"one of {', '.join(limits)}"
