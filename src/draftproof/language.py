@@ -82,9 +82,7 @@ NAME = r"[a-z_][A-Za-z0-9_]*(\.[a-z_][A-Za-z0-9_]*)*"  # of a dim
 EXPR = Spec("expr", "an expression over dims")
 LEVEL = _s("how bad a breach is", choices=("error", "warning", "info"))
 CODE = _s("a rule's code; a trailing * stands for all that begin so", pattern=r"[A-Z]+\d*\*?")
-HELD = (
-    r"(int|float|bool|text|table|floats|ranges)\??( [<>]=?-?\d+)*|word\??( [\w-]+)+"  # how a value is read, its limits
-)
+HELD = r"(int|float|bool|text|table|floats|ranges)\??( [<>]=?-?\d+)*|word\??( [\w-]+)+"  # how it is read
 SOURCED = "where the fact was read"
 MATCHES = ("exact", "path", "glob", "part", "regex")  # how a text names modules
 DTYPE_SETS = {"float": ("BF16", "F16", "F32"), "index": ("I64", "I32")}  # names that stand for several dtypes
@@ -866,7 +864,7 @@ KINDS: Mapping[str, Spec] = {
                 keys=_list(_s(), "the keys that its table may have"),
                 kinds=_map(
                     _s(pattern=HELD),
-                    "key of its table -> what it takes, as pydantic reads it; with a ? null too, limits or words follow",
+                    "key of its table -> what it takes, as pydantic reads it; a ? for null too; limits or words follow",
                 ),
                 gone=_s("the engine had it once, and refuses it: what to use instead"),
                 env=_s("the variable that sets it where it is not given"),
