@@ -512,9 +512,9 @@ class World:
         if key == "kind":
             return self._json("config.json")
         if key in ("their_config", "their_kind"):  # the same of the target
-            config = self.target.checkpoint.config if self.target is not None else None
-            if key == "their_config" or config is None or not config.code:
-                return Known(config.code or "read" if config is not None else "read", "the target's config.json")
+            code = self.target.checkpoint.config.code if self.target is not None else ""
+            if key == "their_config" or not code:
+                return Known(code or "read", "the target's config.json")
             return self._text_of("target", "config")
         if key == "their_layers":
             return self._their_layers()
