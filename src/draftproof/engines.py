@@ -558,12 +558,12 @@ class World:
         )
 
     def _their_layers(self) -> Seen:
-        """Return how many layers of the target's own stack its files name."""
+        """Return how many layers of the target's own stack its files name; Absent where not all is read."""
         if self.target is None or self.target.checkpoint.source.kind != "folder":
-            return Unknown("the target's files are not at hand", told=True)
+            return Absent("the target's files, which are not at hand")
         table = self.target.checkpoint.table()
         if not table.read or not table.complete:
-            return Unknown(table.basis or "not all tensors of the target were read", told=True)
+            return Absent("the target's tensors, which were not all read")
         found = (re.match(r"(?:.*language_model\.)?(?:model\.)?layers\.(\d+)\.", name) for name in table.tensors)
         return Known(1 + max((int(one[1]) for one in found if one), default=-1), "the target's tensor table")
 
