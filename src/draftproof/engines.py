@@ -483,14 +483,14 @@ class World:
     def _stored(self, key: str) -> Seen:
         """Return what the drafter's files hold.
 
-        dtype is that of most floats, count that of tensors, their_layers that of the target's layers; their_config and
-        their_kind are of the target's config.json what config and kind are; weights and config tell whether they were
-        read, else why not; listed whether the names of all files are known; kind is what a config.json holds that is no
-        object; index is what one is, faults are the codes of what is wrong with the weight files; torn is what a torch
-        file that cannot be read begins with; later is whether a file that does not belong comes after those that do,
-        and is no copy of one; tokens is how many the target's tokenizer has, last the highest id that the drafter's own
-        gives, of one that is not large; target_files are the names of all that lies in its folder; format is that of
-        the files.
+        dtype is that of most floats, count that of tensors, their_layers that of the target's layers; borrowed tells
+        whether the target's files hold none of those; their_config and their_kind are of its config.json what config
+        and kind are; weights and config tell whether they were read, else why not; listed whether the names of all
+        files are known; kind is what a config.json holds that is no object; index is what one is, faults are the codes
+        of what is wrong with the weight files; torn is what a torch file that cannot be read begins with; later is
+        whether a file that does not belong comes after those that do, and is no copy of one; tokens is how many the
+        target's tokenizer has, last the highest id that the drafter's own gives, of one that is not large; target_files
+        are the names of all that lies in its folder; format is that of the files.
         """
         if key == "tokens":
             return self._tokens(self.target, "target")
@@ -518,6 +518,8 @@ class World:
             return self._text_of("target", "config")
         if key == "their_layers":
             return self._their_layers()
+        if key == "borrowed":
+            return self._borrowed()
         if key == "faults":
             codes = {f.code for f in self.drafter.checkpoint.findings if f.level == "error" and f.code[:3] == "STF"}
             return Known(sorted(codes), "the drafter's files")
@@ -564,8 +566,17 @@ class World:
         table = self.target.checkpoint.table()
         if not table.read or not table.complete:
             return Absent("the target's tensors, which were not all read")
-        found = (re.match(r"(?:.*language_model\.)?(?:model\.)?layers\.(\d+)\.", name) for name in table.tensors)
-        return Known(1 + max((int(one[1]) for one in found if one), default=-1), "the target's tensor table")
+        return Known(1 + max(_layers_of(table), default=-1), "the target's tensor table")
+
+    def _borrowed(self) -> Seen:
+        """Tell whether the target's files are seen to be a stand-in: what a drafter borrows, and no layer counted."""
+        layers = self._their_layers()
+        if self.target is None or not isinstance(layers, Known):
+            return Known(False, "the target's files")
+        counts = (self(f"target.{key}") for key in ("num_hidden_layers", "text_config.num_hidden_layers"))
+        counted = next((c.value for c in counts if isinstance(c, Known) and type(c.value) is int), layers.value)
+        held = any(layer < counted for layer in _layers_of(self.target.checkpoint.table()))
+        return Known(not held, "the target's tensor table")
 
     def _json(self, name: str, table: str = "") -> Seen:
         """Return what a file of JSON holds: no JSON, or its kind; with a table, where it is one, what that holds."""
@@ -1471,7 +1482,11 @@ def _tensors(
 
 
 def _target_loaded(profile: Profile, library: Library, world: World) -> Iterator[Effect]:
-    """Hold a target of a folder to its class, tensor by tensor; one that is stored quantised is not looked at."""
+    """Hold a target of a folder to its class, tensor by tensor.
+
+    One that is stored quantised is not looked at, nor one of whose layers there is none: a stand-in that holds what a
+    drafter borrows.
+    """
     target, seen = world.target, world("target.architectures")
     named = seen.value if isinstance(seen, Known) and isinstance(seen.value, list) else []
     id = _class_of(profile, str(named[0]), world) if named and profile.serves else ""
@@ -1480,6 +1495,8 @@ def _target_loaded(profile: Profile, library: Library, world: World) -> Iterator
         return
     table = target.checkpoint.table()
     if not (table.read and table.complete) or not isinstance(world("target.quantization_config"), Absent):
+        return
+    if _value(world("stored.borrowed")) is True:
         return
     said = {**world.said, "method": "", "code": id, "architecture": named[0]}
     inner = World(
@@ -1497,6 +1514,16 @@ def _target_loaded(profile: Profile, library: Library, world: World) -> Iterator
     for effect in _tensors(profile, class_, inner):
         if effect.outcome in ("refuses", "degrades") and effect.kind != "ignored":
             yield effect._replace(subject=f"target.{effect.subject}", order="convert")
+
+
+def _value(seen: Seen) -> Any:
+    return seen.value if isinstance(seen, Known) else None
+
+
+def _layers_of(table: Table) -> set[int]:
+    """Return the numbers of the layers of a decoder that a table names."""
+    found = (re.match(r"(?:.*language_model\.)?(?:model\.)?layers\.(\d+)\.", name) for name in table.tensors)
+    return {int(one[1]) for one in found if one}
 
 
 def _target_made(profile: Profile, library: Library, world: World, rows: Sequence[Led]) -> Iterator[Effect]:
@@ -1522,7 +1549,7 @@ def _target_made(profile: Profile, library: Library, world: World, rows: Sequenc
         table, alike = _unlike_the_first(view.checkpoint.table())
         inner.drafter = replace(view, table=table)
     made += _rows([row for row in rows if row[1].both], inner)
-    if alike is not None and class_ is not None:
+    if alike is not None and class_ is not None and _value(world("stored.borrowed")) is not True:
         made += _tensors(profile, class_, inner, alike)
     if architecture == "" and profile.unnamed is not None:
         made.append(_of(profile.unnamed))
