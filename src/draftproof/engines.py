@@ -490,12 +490,15 @@ class World:
         of what is wrong with the weight files; torn is what a torch file that cannot be read begins with; later is
         whether a file that does not belong comes after those that do, and is no copy of one; tokens is how many the
         target's tokenizer has, last the highest id that the drafter's own gives, of one that is not large; target_files
-        are the names of all that lies in its folder; format is that of the files.
+        are the names of all that lies in its folder, target_index what its index holds for weight_map; format is that
+        of the files.
         """
         if key == "tokens":
             return self._tokens(self.target, "target")
         if key == "last":
             return self._last_token()
+        if key == "target_index":
+            return self._text_of("target", "model.safetensors.index", "weight_map")
         if key == "target_files":
             beside = self.target.checkpoint.source if self.target is not None else None
             listed = beside is not None and beside.kind == "folder" and beside.has_files
