@@ -315,6 +315,11 @@ class World:
     def _of_request(self, key: str) -> Seen:
         return Known(self.request[key], "the request") if key in self.request else Absent(f"the request: {key}")
 
+    def _of_gguf(self, key: str) -> Seen:
+        """Return what a GGUF says: lacks and wrong are lists of keys, short one of tensors, own.KEY a number."""
+        stated = self.drafter.checkpoint.source.stated
+        return Known(stated[key], f"GGUF: {key}") if key in stated else Absent(f"GGUF: {key}")
+
     def _declared(self, key: str) -> Seen:
         fact = self.facts.get(key)
         return Known(fact.value, fact.source) if fact else Absent("what is declared of the drafter")
@@ -646,6 +651,8 @@ class World:
     def class_keys(self) -> Mapping[str, KeyOf]:
         """Return the keys of the drafter's config class; none where it was not read, or does not serve."""
         alone = self.profile.configs is not None and self.profile.configs.alone
+        if self.drafter.table.format:  # it was converted: nothing is filled in
+            return {}
         return {} if alone and self.read_as != "class" else self._class_keys
 
     @cached_property
@@ -793,6 +800,7 @@ _SIDES: Mapping[str, Find] = {  # what stands before the dot of a name
     "stored": World._stored,
     "held": World._held,
     "overrides": World._of_overrides,
+    "gguf": World._of_gguf,
     "json": lambda world, key: world._text_of(*key.split(".", 2)),
     "named": World._named,
     "rows": lambda world, key: world._size(key, 0),
@@ -1436,13 +1444,13 @@ def _tensors(
     joined: dict[str, dict[str, tuple[list[int], list[int]]]] = {}  # name -> tensor -> its shape, and what is made
     fits: set[tuple[str, tuple[int, ...]]] = set()  # parameters that differ by their layer alone, one of which fits
     for name in sorted(view.table.tensors, key=lambda name: (view.table.files.get(name, ""), name)):
-        param = _renamed(class_.names, name)
+        param = name if view.table.format else _renamed(class_.names, name)  # converted, it has the names of the class
         made = params.get(param)
         shape = tuple(view.table.tensors[name].shape)
         if made is not None and (made[0].name, shape) in fits and param not in loaded:
             loaded.add(param)
             continue
-        skip = _skip(class_, name, made is None, world, param, params)
+        skip = None if view.table.format else _skip(class_, name, made is None, world, param, params)
         if isinstance(skip, Unknown):
             found.append(_unsure("load", visible(name), skip))
             loaded.add(param)  # or not: that is told
@@ -1550,6 +1558,8 @@ def _target_made(profile: Profile, library: Library, world: World, rows: Sequenc
     alike: frozenset[int] | None = None
     if class_ is not None and view.checkpoint.source.kind == "folder":
         table, alike = _unlike_the_first(view.checkpoint.table())
+        if table.state == "none" and not any(like(one, "tokenizer*") for one in view.checkpoint.source.files):
+            return  # a config alone is no target yet
         inner.drafter = replace(view, table=table)
     made += _rows([row for row in rows if row[1].both], inner)
     if alike is not None and class_ is not None and _value(world("stored.borrowed")) is not True:
@@ -1958,7 +1968,7 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
         refused = out.lost
     if refused:
         yield Effect("refuses", row.outside_stage, "refuses", "aux layers", f"{row.outside}: {refused} are not there",
-                     row.outside, **parts)  # fmt: skip
+                     row.outside, late=row.outside_late, **parts)  # fmt: skip
         return
     count = world("aux_count")
     if isinstance(count, Known) and not isinstance(count.value, (int, float)):

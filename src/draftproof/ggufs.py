@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from draftproof.container import Read, Tensor, looks_like
@@ -31,6 +32,8 @@ MAX_STEPS = 8_000_000  # texts in all lists: the vocabularies of any tokenizer a
 CHUNK = 1 << 16
 _PLAIN = {0: "B", 1: "b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "?", 10: "<Q", 11: "<q", 12: "<d"}
 _TEXT, _LIST = 8, 9
+_NAMES = {0: "u8", 1: "i8", 2: "u16", 3: "i16", 4: "u32", 5: "i32", 6: "f32", 7: "bool", 8: "text", 9: "list",
+          10: "u64", 11: "i64", 12: "f64"}  # fmt: skip
 
 
 class Counted(NamedTuple):
@@ -44,6 +47,7 @@ class Head(NamedTuple):
 
     keys: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
+    types: Mapping[str, str] = MappingProxyType({})  # key -> u32, f32, bool, text, list i32
 
 
 class _Bad(Exception):
@@ -69,6 +73,10 @@ class _Stream:
                 raise _Bad(f"{count} bytes of {what} at {self.at}", f"{len(self.chunk)} bytes")
         self.at += count
         return self.chunk[at : at + count]
+
+    def peek(self, count: int) -> bytes:
+        """Return the next bytes, which stay to be taken; fewer at the end."""
+        return self.read(self.at, min(self.size, self.at + count))
 
     def skip(self, count: int, what: str) -> None:
         """Pass over bytes without reading them."""
@@ -124,12 +132,16 @@ def _head(stream: _Stream, types: Mapping[int, tuple[str, int, int]]) -> Head:
     if count > MAX_TENSORS or pairs > MAX_KEYS:
         raise _Bad(f"at most {MAX_TENSORS} tensors and {MAX_KEYS} keys", f"{count} tensors, {pairs} keys")
     keys: dict[str, Any] = {}
+    types_of: dict[str, str] = {}
     steps = [MAX_STEPS]
     for _ in range(pairs):
         key = stream.text("a key")
         if key in keys:
             raise _Bad("each key once", f"{key} twice")
-        keys[key] = _value(stream, stream.number("<I", f"the type of {key}"), key, steps)
+        kind = stream.number("<I", f"the type of {key}")
+        of = int.from_bytes(stream.peek(4), "little") if kind == _LIST else 0
+        types_of[key] = f"list {_NAMES.get(of, of)}" if kind == _LIST else _NAMES.get(kind, str(kind))
+        keys[key] = _value(stream, kind, key, steps)
     rows = []
     for _ in range(count):
         tensor = stream.text("the name of a tensor")
@@ -143,7 +155,7 @@ def _head(stream: _Stream, types: Mapping[int, tuple[str, int, int]]) -> Head:
     if type(step) is not int or step < 1 or step & (step - 1):
         raise _Bad("general.alignment: a power of two", repr(step))
     start = -(-stream.at // step) * step
-    return Head(keys, dict(_placed(rows, start, stream.size, types)))
+    return Head(keys, dict(_placed(rows, start, stream.size, types)), types_of)
 
 
 def _placed(
@@ -224,7 +236,7 @@ def open_gguf(path: Path, spec: str, format: Format, role: str = "drafter") -> S
         if both:
             seen = f"{visible(min(both))} in two parts"
             return finding("STF221", visible(spec), expected="each tensor in one part", observed=seen)
-        head = read if head is None else Head(head.keys, {**head.tensors, **read.tensors})
+        head = read if head is None else head._replace(tensors={**head.tensors, **read.tensors})
     assert head is not None
     kind = head.keys.get("general.architecture")
     known = [name for name, one in format.architectures.items() if role != "drafter" or not one.target]
@@ -234,6 +246,7 @@ def open_gguf(path: Path, spec: str, format: Format, role: str = "drafter") -> S
         return unknown("SRC116", visible(spec), expected=expected, observed=visible(kind), help=help)
     source = Source(spec, "gguf", files, config=config_of(head, format), folder=path.parent)
     source.tensors = head.tensors if role == "drafter" else None
+    source.stated = _read_by_types(head, format, str(kind))
     return source
 
 
@@ -287,6 +300,23 @@ def config_of(head: Head, format: Format) -> dict[str, Any]:
             table = table.setdefault(part, {})
         table[last] = value
     return config
+
+
+def _read_by_types(head: Head, format: Format, name: str) -> dict[str, Any]:
+    """Return the keys that are needed and not there, those of another type than is read, and the numbers of its own.
+
+    Beside them the names of tensors of one axis that have sixteen bits.
+    """
+    own = format.architectures.get(name)
+    wanted = {k.replace("{a}", name): row for k, row in {**format.types, **(own.types if own else {})}.items()}
+    mine = {f"own.{k.removeprefix(f'{name}.')}": v for k, v in head.keys.items() if type(v) in (int, float, bool)}
+    return {
+        **mine,
+        "lacks": [key for key, row in wanted.items() if key not in head.keys and row.needed
+                  and all(head.keys.get(k) == v for k, v in row.where.items())],
+        "wrong": [key for key, row in wanted.items() if key in head.keys and head.types.get(key) not in row.is_],
+        "short": [name for name, one in head.tensors.items() if len(one.shape) == 1 and one.dtype in ("F16", "BF16")],
+    }  # fmt: skip
 
 
 def _stated(head: Head, rule: KeyIn, name: str) -> Any:

@@ -98,6 +98,7 @@ class Source:
     unknown: frozenset[str] = frozenset()  # config keys that were not published
     respelled: frozenset[str] = frozenset()  # keys whose value is known, but not the name it has on disk
     tensors: Mapping[str, Any] | None = None
+    stated: Mapping[str, Any] = field(default_factory=dict)  # of a GGUF: keys it lacks, or has of another type; own.KEY
     bytes_read: int = 0
     reader: Any = None  # of a repo on the Hub: reads ahead, keeps what it read
     listed: bool = True  # files holds every file there is

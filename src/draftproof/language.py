@@ -349,6 +349,12 @@ _SIDE = _table(
     revision=_s("the commit of ORG/NAME"),
     repo=_s("of a path: the ORG/NAME that it holds", pattern=REPO),
 )
+_TYPED = _table(
+    "how the engine reads a key of such a file",
+    is_=_list(_s("a type that it takes: u32, f32, bool, text, list i32"), required=True, least=1),
+    needed=Spec("bool", "it refuses a file without it"),
+    where=_map(Spec("value"), "another key -> what that says, where it is needed"),
+)
 _KEY_IN = _table(
     from_=_list(_s("a key of the file; {a} is its architecture"), "those that say it; the first that is there counts"),
     length=_s("a list of the file: the value is how many elements it has"),
@@ -667,6 +673,7 @@ KINDS: Mapping[str, Spec] = {
                 checked_high=Spec("cond", "the last boundary that is not refused, where others are lost"),
                 outside=_fate("lost"),
                 outside_stage=_s("when that happens", choices=_STAGES),
+                outside_late=Spec("bool", "after all else of that stage"),
                 empty=_fate("default", "next"),
                 empty_stage=_s("when that happens", choices=_STAGES),
                 odd=_fate("default", "next"),
@@ -967,10 +974,12 @@ KINDS: Mapping[str, Spec] = {
         source=_s(SOURCED, required=True),
         suffix=_s("how the name of such a file ends", required=True, pattern=r"\.\w+"),
         keys=_map(_KEY_IN, "config key -> where the file says it", required=True),
+        types=_map(_TYPED, "a key of the file -> how the engine reads it; {a} is the architecture"),
         architectures=_map(
             _table(
                 set=_map(Spec("value"), "config key -> what it holds"),
                 keys=_map(_KEY_IN, "config keys beside those of all"),
+                types=_map(_TYPED, "keys of the file beside those of all"),
                 target=Spec("bool", "it is read as a target alone"),
             ),
             "an architecture, as the file calls it -> what a config of it says",

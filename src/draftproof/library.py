@@ -743,6 +743,7 @@ _SIDES = (
     "rows",
     "columns",
     "written",
+    "gguf",
     "whole",
     "stored",
     "held",
@@ -1357,14 +1358,21 @@ def _class(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
 
 
 def _format(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
-    from draftproof.profiles import Drafters, Format, KeyIn  # noqa: PLC0415
+    from draftproof.profiles import Drafters, Format, KeyIn, TypeIn  # noqa: PLC0415
 
     def keys(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, KeyIn]:
         return {key: KeyIn(**{("from_" if k == "from" else k): v for k, v in row.items()}) for key, row in rows.items()}
 
-    kinds = {name: Drafters(row.get("set", {}), keys(row.get("keys", {})), row.get("target", False))
+    def types(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, TypeIn]:
+        return {
+            key: TypeIn(tuple(row["is"]), row.get("needed", False), row.get("where", {})) for key, row in rows.items()
+        }
+
+    kinds = {name: Drafters(row.get("set", {}), keys(row.get("keys", {})), row.get("target", False),
+                            types(row.get("types", {})))
              for name, row in data["architectures"].items()}  # fmt: skip
-    return Format(id, data["title"], data["source"], data["suffix"], keys(data["keys"]), kinds)
+    own = (data["title"], data["source"], data["suffix"], keys(data["keys"]))
+    return Format(id, *own, kinds, types(data.get("types", {})))
 
 
 def _release(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Release:

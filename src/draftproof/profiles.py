@@ -89,6 +89,7 @@ class Capture(Record):
     checked_high: Expr | None = None
     outside: str = "lost"  # a boundary out of range: lost, or the class of the error
     outside_stage: str = "run"
+    outside_late: bool = False  # after all else of that stage
     spaced: Expr | None = None  # as many as this says, evenly from the first of default to the last; one: the middle
     empty: str = "default"  # a list of none: default, or the class of the error
     empty_stage: str = "run"
@@ -470,12 +471,21 @@ class KeyIn(Record):
     add: int = 0  # to each id of a list
 
 
+class TypeIn(Record):
+    """Say of which types an engine takes a key of such a file, and whether it needs it."""
+
+    is_: tuple[str, ...]
+    needed: bool = False
+    where: Mapping[str, Any] = MappingProxyType({})  # another key -> what that says where it is needed
+
+
 class Drafters(Record):
     """Say of one architecture what a config of it states, and which keys it has beside those of all."""
 
     set: Mapping[str, Any]
     keys: Mapping[str, KeyIn]
     target: bool = False  # only as a target: how tensors of such a drafter are named is not known
+    types: Mapping[str, TypeIn] = MappingProxyType({})
 
 
 class Format(Record):
@@ -487,3 +497,4 @@ class Format(Record):
     suffix: str
     keys: Mapping[str, KeyIn]
     architectures: Mapping[str, Drafters]
+    types: Mapping[str, TypeIn] = MappingProxyType({})  # key of the file, {a} for the architecture -> how it is read

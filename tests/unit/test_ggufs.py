@@ -50,6 +50,8 @@ def written(path: Path, tensors: dict[str, tuple[int, ...]] = TENSORS, arch: str
     writer.add_head_count(4)
     writer.add_head_count_kv(2)
     writer.add_key_length(8)
+    writer.add_value_length(8)
+    writer.add_tokenizer_model("llama")
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(10000.0)
     writer.add_bos_token_id(1)
@@ -365,3 +367,37 @@ def test_engine_is_predicted_for_a_gguf(
     path = str(written(tmp_path / "d.gguf", shapes, **keys))
     report = check_models(path, target(tmp_path), Library(), engines=["llama.cpp"])
     assert [f.observed.startswith(seen) for f in report.findings if f.code == "LCPP601"] == [True]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("eagle3.context_length", None, "key not found in model: eagle3.context_length"),
+        ("tokenizer.ggml.model", None, "key not found in model: tokenizer.ggml.model"),
+        ("tokenizer.ggml.model", "gpt2", "key not found in model: tokenizer.ggml.merges"),
+        ("eagle3.attention.head_count_kv", 2.0, "key eagle3.attention.head_count_kv has a wrong type"),
+        ("eagle3.rope.freq_base", 10000, "key eagle3.rope.freq_base has a wrong type"),
+        ("eagle3.target_layers", ["2", "4", "5"], "refuses at load: llama_model_load"),
+        ("eagle3.block_count", 0, "GGML_ASSERT(hparams.n_layer_all > 0"),
+        ("eagle3.attention.value_length", None, None),
+        ("eagle3.attention.value_length", 4, "attention.value_length is 4"),
+    ],
+)
+def test_keys_that_are_lost_or_of_another_type_are_refused(
+    tmp_path: Path, key: str, value: Any, said: str | None
+) -> None:
+    class Writer(gguf.GGUFWriter):  # type: ignore[misc]
+        def write_header_to_file(self, path: Path | None = None) -> None:
+            self.kv_data[0].pop(key)
+            if isinstance(value, list):
+                self.add_array(key, value)
+            elif value is not None:
+                {str: self.add_string, int: self.add_uint32, float: self.add_float32}[type(value)](key, value)
+            super().write_header_to_file(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gguf, "GGUFWriter", Writer)
+        path = str(written(tmp_path / "d.gguf"))
+    report = check_models(path, target(tmp_path), Library(), engines=["llama.cpp"])
+    seen = [f.observed for f in report.findings if f.code == "LCPP601"]
+    assert (not seen) if said is None else any(said in one for one in seen), seen
