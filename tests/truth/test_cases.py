@@ -142,7 +142,16 @@ def test_cases_that_an_engine_answers_otherwise_differ_in_what_metadata_or_facts
         read = [(f"target/{n}", f) for n, f in sorted(target.files.items())]
         read += [(n, f) for n, f in sorted(drafter.files.items()) if n.startswith(tokens)]
         beside += [[n, digest(f)] for n, f in read]
-        sides = [target.config, target.table, drafter.config, drafter.table, drafter.weights, drafter.gone, target.gone, beside]
+        sides = [
+            target.config,
+            target.table,
+            drafter.config,
+            drafter.table,
+            drafter.weights,
+            drafter.gone,
+            target.gone,
+            beside,
+        ]
         for engine, words in case.launch.items():
             asked = [case.env, dict(case.facts), case.folder, dict(case.request)]
             told = json.dumps([sides, engine, words, *asked], sort_keys=True)
