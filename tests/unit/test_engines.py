@@ -1326,6 +1326,32 @@ def test_tensor_whose_bytes_are_not_all_there(
     assert [(e.outcome, e.error) for e in hit] == ([(outcome, error)] if misread.get("STF216") else [])
 
 
+LAYER = ("BF16", (b.HIDDEN,))
+THEIRS = ("model.embed_tokens.weight", "model.norm.weight", "lm_head.weight")
+
+
+@pytest.mark.parametrize(
+    ("more", "borrowed"),
+    [
+        ({}, True),
+        ({f"model.layers.{b.LAYERS}.enorm.weight": LAYER}, True),  # behind those that its config counts
+        ({"model.layers.0.input_layernorm.weight": LAYER}, False),
+        ({f"language_model.model.layers.{b.LAYERS - 1}.input_layernorm.weight": LAYER}, False),
+    ],
+)
+def test_target_whose_files_hold_none_of_its_layers_is_a_stand_in(tmp_path: Path, more: Any, borrowed: bool) -> None:
+    library = written(tmp_path / "contracts", {**PROFILE, "rows": [row(when="stored.borrowed")]}, CLASS)
+    profile, _ = library.get("profile", "toy")
+    table = {name: row for name, row in b.target().items() if name in THEIRS} | more
+    config = b.target_config(num_hidden_layers=b.LAYERS)
+    there = b.write(tmp_path / "target", config, table)
+    drafter = b.given(b.dense_config(), b.dense(), b.DRAFTER)
+    for target, seen in ((str(there), borrowed), (b.given(config, table, b.TARGET), False)):
+        case = api.examine(drafter, target, library, facts={})
+        made = predict(profile, library, case.drafter, case.target, case.couple)
+        assert any(e.subject == "row" for e in made.effects) is seen
+
+
 @pytest.mark.parametrize(("late", "error"), [(False, "KeyError"), (True, "TypeError")])
 def test_what_comes_late_is_refused_after_the_tensors(toy: Toy, late: bool, error: str) -> None:
     rows = [row(outcome="refuses", error="KeyError", stage="load", late=late)]
