@@ -930,7 +930,10 @@ class _Reader:
             )
 
     def unknown(self, word: Word, several: Sequence[str] = ()) -> None:
-        """Note a word that the engine does not know."""
+        """Note a word that the engine does not know; a variable may hold any flag, and is not known here."""
+        if word.holes and word.text.startswith(word.holes[0]):
+            self.holes(word.text, word)
+            return
         name = re.sub(r"^[–—]+", "--", word.text).partition("=")[0]
         close = f" (may be {', '.join(several[:6])})" if several else self.launches.close(name)
         where = f" at {_place(self.line, word.at[0])}" if self.line else ""
