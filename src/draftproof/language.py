@@ -865,6 +865,7 @@ KINDS: Mapping[str, Spec] = {
                 default=Spec("value", "what it is where it is not given"),
                 unset=_list(Spec("value"), "values that are as if it were not given"),
                 many=Spec("bool", "given again, it adds"),
+                joins=_s("given again it adds, with a comma; this word counts where there is no other"),
                 dashes=Spec("bool", "keys of its table may be written with dashes, too"),
                 null=Spec("bool", "an empty text, and None, stand for nothing"),
                 held=_s("what its value must be, such as int >=1: looked at later than how it is typed", pattern=HELD),

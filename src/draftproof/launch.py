@@ -778,6 +778,9 @@ class _Reader:
                 typed(flag, value)
             except _Bad as bad:
                 self.bad(name, word, bad)
+                return
+            if flag.joins:
+                self.flags[flag.dest] = _joined(value, self.flags[flag.dest], flag.joins)
         else:
             self.take(flag, name, [word])
 
@@ -859,7 +862,9 @@ class _Reader:
                 *(value if isinstance(value, list) else [value]),
             ]
             return
-        if flag.dest in self.given and self.given[flag.dest][1] != value:
+        if flag.joins and flag.dest in self.given:
+            value = _joined(self.given[flag.dest][1], value, flag.joins)
+        elif flag.dest in self.given and self.given[flag.dest][1] != value:
             self.twice(name, self.given[flag.dest][1], value)
         self.given[flag.dest] = (name, value)
         self.flags[flag.dest] = value
@@ -957,6 +962,13 @@ class _Reader:
             note = "it holds typographic quotes: write plain ones"
         self.say(why.code, name, expected=why.expected, observed=f"{visible(word.text, 80)!r}{where}", note=note)
         self.refused.append(f"argument {visible(name)}: {visible(word.text, 80)}")
+
+
+def _joined(first: Any, then: Any, alone: str) -> Any:
+    """Return two lists of words as one; a list that has the word that counts alone adds nothing."""
+    if not isinstance(first, str) or not isinstance(then, str):
+        return then if isinstance(then, Unknown) else first
+    return ",".join(one for one in (first, then) if alone not in one.split(",")) or alone
 
 
 def _value_or_hole(word: Word, value: Any) -> Any:

@@ -351,6 +351,7 @@ class Flag(Record):
     default: Any = None
     unset: tuple[Any, ...] = ()  # values that are as if it were not given
     many: bool = False  # given again, it adds
+    joins: str = ""  # given again it adds, with a comma; this word counts where there is no other
     dashes: bool = False  # keys of its table may be written with dashes
     null: bool = False  # an empty text, and None, stand for nothing
     held: str = ""  # what its value must be once it is typed; refused later than by the reading of flags

@@ -431,3 +431,19 @@ def test_values_of_a_table_that_are_not_of_their_kind_are_named() -> None:
     assert flags["unfit"] == "-tp must be an integer >=1, not 0; max_model_len must be an integer >=1, not 0"
     found = parse(" ".join(words[:-1]) + f" '{table}'", LIBRARY).findings
     assert [(f.code, f.observed) for f in found] == [("CLI658", "0"), ("CLI658", "0")]
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "types"),
+    [
+        (["--spec-type", "draft-eagle3", "--spec-type", "ngram-mod"], "", "draft-eagle3,ngram-mod"),
+        (["--spec-type", "draft-eagle3", "--spec-type", "none"], "", "draft-eagle3"),
+        (["--spec-type", "none"], "draft-eagle3", "draft-eagle3"),
+        (["--spec-type", "ngram-mod"], "draft-eagle3", "draft-eagle3,ngram-mod"),
+        (["--spec-type", "none"], "none", "none"),
+        ([], "draft-eagle3", "draft-eagle3"),
+    ],
+)
+def test_types_that_are_given_twice_add_up(words: list[str], env: str, types: str) -> None:
+    said = {"LLAMA_ARG_SPEC_TYPE": env} if env else {}
+    assert flags_of(["llama-server", "-m", "a", *words], said)["spec_type"] == types
