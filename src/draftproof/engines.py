@@ -625,7 +625,7 @@ class World:
         value: Any = self.flags
         for part in key.split("."):
             if not isinstance(value, Mapping) or part not in value:
-                if key not in ("refused", "unread", "misplaced") and self.flags.get("unread"):
+                if key not in ("refused", "unread", "misplaced", "cut") and self.flags.get("unread"):
                     return Unknown(f"{key} may stand in a file that the launch names", told=True)
                 return Absent(f"launch: {key}")
             value = value[part]
@@ -703,7 +703,8 @@ class World:
 
     def _overridden(self, view: View) -> bool:
         """Tell whether what the launch gives takes the place of keys of a side's config."""
-        return not (of := self.profile.overrides_of) or view is (self.target if of == "target" else self.drafter)
+        own = self.target if self.target is not None else self.drafter  # a target that is looked at by itself
+        return not (of := self.profile.overrides_of) or view is (own if of == "target" else self.drafter)
 
     @cached_property
     def overrides(self) -> Mapping[str, Any]:
@@ -1123,7 +1124,7 @@ def _configured_target(world: World, through: Through, parts: Mapping[str, Any])
             "refuses", through.stage, "refuses", "target.model_type", see, through.unknown, early=True, **parts
         )
     for key, kind, rule in world.wrong(world.target, held.keys(name)) if held is not None and not own else ():
-        if key not in world.overrides:
+        if key not in world.overrides or world.profile.overrides_of:
             see = f"{through.wrong}: {key} is {kind} where it takes {' or '.join(rule.kinds)}"
             yield Effect("refuses", through.stage, "refuses", f"target.{key}", see, through.wrong, early=True, **parts)
 
