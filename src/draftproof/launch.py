@@ -7,8 +7,8 @@ What cannot be read is a finding with the character where it stops; nothing that
 What comes out is what rules of an engine speak of: ``launch.<dest>`` with a typed value, ``launch.env.NAME``, and
 ``launch.refused``, what the engine's own reading of its flags will not take, and ``launch.odd``, keys that a table of
 its may not have, ``launch.unfit``, what a flag or such a key may not hold, ``launch.misplaced``, what does not stand
-where it must, ``launch.cut``, a key that nothing stands behind, ``launch.unread``, files that the line names for more flags, and ``launch.ranges``, the columns of what
-is written in ranges, which are looked at later.
+where it must, ``launch.cut``, a key that nothing stands behind, ``launch.unread``, files that the line names for more
+flags, and ``launch.ranges``, the columns of what is written in ranges, which are looked at later.
 """
 
 from __future__ import annotations
