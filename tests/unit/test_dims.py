@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -70,9 +70,15 @@ def test_two_threads_build_no_trees_at_the_same_time(monkeypatch: pytest.MonkeyP
         return parsed(*args, **given)
 
     monkeypatch.setattr(ast, "parse", watched)
+    asked: list[Callable[[str], Any]] = [
+        lambda text: evaluate(Expr(text), looks({"a": 2})),
+        lambda text: Expr(text).names,
+        lambda text: Expr(text).tree,
+        lambda text: parse(f"a *  {text}"),
+    ]
     with ThreadPoolExecutor(4) as pool:
-        made = pool.map(lambda n: evaluate(Expr(f"a + {n}"), looks({"a": 2})), range(20))
-        assert list(made) == list(range(2, 22))
+        made = [pool.submit(ask, f"a + {n}") for n in range(8) for ask in asked]
+        assert [one.result() for one in made[::4]] == list(range(2, 10))
     assert most == {True}
 
 
