@@ -69,7 +69,7 @@ class Unknown(NamedTuple):
 
 Seen = Known | Absent | Unknown
 Lookup = Callable[[str], Seen]
-Run = Callable[[Lookup, Sequence[Any] | None, int], Any]  # the last two stand for ``it`` and ``i``
+Code = Any  # what evaluates an expression: a dotted name, a number, true or false, or a list: what to do, and with what
 
 
 # --- expressions --------------------------------------------------------------------------------------------------
@@ -85,19 +85,14 @@ def ordered(version: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-}
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
+_BINARY: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//"}
+_COMPARE: Mapping[type[ast.cmpop], str] = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
 }
 _CALLS = ("len", "min", "max", *PREDICATES)
 _OF_TEXT: Mapping[str, Callable[[str, str], bool]] = {
@@ -144,9 +139,9 @@ class Expr:
         return _ast_of(self.text)
 
     @cached_property
-    def run(self) -> Run:
-        """Return the function that evaluates it."""
-        return _read(self.name) if self.name else _run(self._parsed())
+    def code(self) -> Code:
+        """Return what evaluates it, made of its tree, which is large and not kept where nobody asked for it."""
+        return _named(self.name) if self.name else _coded(vars(self).get("tree") or _ast_of(self.text))
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -156,16 +151,12 @@ class Expr:
     @cached_property
     def names(self) -> frozenset[str]:
         """Return the dotted names that it reads."""
-        return frozenset(_names(self._parsed()))
+        return frozenset(_names(self.code))
 
     @cached_property
     def over_elements(self) -> bool:
         """Tell whether the expression speaks of the elements of a value."""
         return bool(self.names & ELEMENT_NAMES) or not self.words.isdisjoint(PREDICATES)
-
-    def _parsed(self) -> ast.expr:
-        """Return the tree; one that nobody has asked for is not kept, for it is large."""
-        return vars(self).get("tree") or _ast_of(self.text)
 
     def __str__(self) -> str:
         return self.text
@@ -324,10 +315,10 @@ def evaluate(expr: Expr, lookup: Lookup, elements: Sequence[Any] | None = None) 
     With elements, an expression over ``it`` and ``i`` must hold for each of them.
     """
     if elements is None or not expr.over_elements:
-        return expr.run(lookup, None, 0)
+        return valued(expr.code, lookup, None, 0)
     result: Any = True
     for index in range(len(elements)):
-        one = expr.run(lookup, elements, index)
+        one = valued(expr.code, lookup, elements, index)
         if isinstance(one, Unknown):
             result = one
         elif not _truth(one):
@@ -348,216 +339,133 @@ def is_true(expr: Expr, lookup: Lookup, elements: Sequence[Any] | None = None) -
     return value_of(expr, lookup, elements) is True
 
 
-def _run(node: ast.expr) -> Run:
-    """Return the function that evaluates a node: made once, for the same is asked of many pairs."""
-    make = _RUNS.get(type(node))
-    if make is None:
-        raise ExprError(f"{ast.unparse(node)} cannot be evaluated")
-    return make(node)
+def _named(name: str) -> Code:
+    return _TRUTH.get(name, [name] if name in ELEMENT_NAMES else name)
 
 
-def _compared(node: ast.Compare) -> Run:
-    op, others = node.ops[0], node.comparators
-    if isinstance(op, (ast.In, ast.NotIn)):  # which stands alone
-        return _among(isinstance(op, ast.In), _run(node.left), others[0])
-    if len(others) == 1 and isinstance(others[0], ast.Constant) and isinstance(op, (ast.Eq, ast.NotEq)):
-        text, wanted = others[0].value, isinstance(op, ast.Eq)
-        if isinstance(text, str):
-            return _over_one(_run(node.left), lambda value: (value == text) is wanted)
-    nodes = [_run(one) for one in (node.left, *others)]
-    links = [_link(op, *both) for op, both in zip(node.ops, pairwise(nodes), strict=True)]
-    return links[0] if len(links) == 1 else _kleene(False, links)
+def _coded(node: ast.expr) -> Code:
+    """Return what evaluates a node, as values that JSON has too."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return ["'", text]
+        case ast.Constant(value=value):
+            return value
+        case ast.Name() | ast.Attribute():
+            return _named(_dotted(node) or "")
+        case ast.BoolOp(op=op, values=values):
+            return ["and" if isinstance(op, ast.And) else "or", *map(_coded, values)]
+        case ast.UnaryOp(op=op, operand=operand):
+            return ["not" if isinstance(op, ast.Not) else "neg", _coded(operand)]
+        case ast.BinOp(op=op, left=left, right=right):
+            return [_BINARY[type(op)], _coded(left), _coded(right)]
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[row]):
+            no = "" if isinstance(op, ast.In) else "not "
+            if isinstance(row, ast.Tuple):
+                return [f"{no}in", _coded(left), [one.value for one in cast(list[ast.Constant], row.elts)]]
+            return [f"{no}among", _coded(left), _coded(row)]
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            parts = list(map(_coded, (left, *others)))
+            links = [[_COMPARE[type(op)], *both] for op, both in zip(ops, pairwise(parts), strict=True)]
+            return links[0] if len(links) == 1 else ["and", *links]
+        case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=str(glob))]) if name in _OF_FILES:
+            return f"{name} {glob}"
+        case ast.Call(func=ast.Name(id=name), args=[one]) if name in _OF_NAME:
+            return [name, _dotted(one)]
+        case ast.Call(func=ast.Name(id=name), args=args):  # parse allows no other call
+            return [name, *map(_coded, args)]
+    raise ExprError(f"{ast.unparse(node)} cannot be evaluated")
 
 
-def _negated(node: ast.UnaryOp) -> Run:
-    if isinstance(node.op, ast.Not):
-        return _over_one(_run(node.operand), lambda value: not _truth(value))
-    return _over_one(_run(node.operand), lambda value: -_number(value))
+def valued(code: Code, lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+    """Return the value of what evaluates an expression; elements and index stand for ``it`` and ``i``."""
+    kind = type(code)
+    if kind is list:
+        return _DOES[code[0]](code, lookup, elements, index)
+    if kind is not str:
+        return code
+    seen = lookup(code)
+    if isinstance(seen, Known):
+        return seen.value
+    return Unknown(f"{code} is not stated ({seen.where})") if isinstance(seen, Absent) else seen
 
 
-def _constant(node: ast.Constant) -> Run:
-    value = node.value
-    return lambda lookup, elements, index: value
+Does = Callable[[list[Any], Lookup, Sequence[Any] | None, int], Any]
 
 
-_RUNS: Mapping[type[ast.expr], Callable[[Any], Run]] = {
-    ast.Name: lambda node: _read(node.id),
-    ast.Attribute: lambda node: _read(_dotted(node) or ""),
-    ast.Constant: _constant,
-    ast.BoolOp: lambda node: _kleene(isinstance(node.op, ast.Or), node.values),
-    ast.Compare: _compared,
-    ast.Call: lambda node: _call(node.func.id, node.args),  # parse allows no other call
-    ast.UnaryOp: _negated,
-    ast.BinOp: lambda node: _over(
-        [_run(node.left), _run(node.right)], lambda a, b: _operate(node, type(node.op), _number(a), _number(b))
-    ),
-}
+def _over(of: Callable[..., Any]) -> Does:
+    """Return what evaluates a call: it works on the values of its arguments, each of which must be known."""
 
-
-def _over(parts: Sequence[Run], of: Callable[..., Any]) -> Run:
-    """Return the function of the values of some parts, each of which must be known."""
-    if len(parts) == 1:
-        return _over_one(parts[0], of)
-
-    def over(lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
-        values = [part(lookup, elements, index) for part in parts]
+    def over(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+        values = [valued(part, lookup, elements, index) for part in code[1:]]
         for value in values:
             if isinstance(value, Unknown):
                 return value
-        return of(*values)
+        return of(code, *values)
 
     return over
 
 
-def _over_one(part: Run, of: Callable[[Any], Any]) -> Run:
-    def over(lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
-        value = part(lookup, elements, index)
-        return value if isinstance(value, Unknown) else of(value)
-
-    return over
-
-
-def _read(name: str) -> Run:
-    if name in _TRUTH:
-        return lambda lookup, elements, index: _TRUTH[name]
-    if name in ELEMENT_NAMES:
-        return lambda lookup, elements, index: _element(name, lookup, elements, index)
-
-    def read(lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
-        seen = lookup(name)
-        if isinstance(seen, Known):
-            return seen.value
-        return Unknown(f"{name} is not stated ({seen.where})") if isinstance(seen, Absent) else seen
-
-    return read
+def _kleene(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+    """Combine truth values: one decides, else one unknown makes it unknown."""
+    decides = code[0] == "or"
+    unknown: Unknown | None = None
+    for part in code[1:]:
+        value = valued(part, lookup, elements, index)
+        if value is decides:
+            return decides
+        if isinstance(value, Unknown):
+            unknown = unknown or value
+        else:
+            _truth(value)
+    return unknown or not decides
 
 
-def _kleene(any_of: bool, values: Sequence[Run | ast.expr]) -> Run:
-    """Combine truth values: one decides, else one unknown makes it unknown. A node is made one when it is reached."""
-    parts = list(values)
-
-    def combine(lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
-        unknown: Unknown | None = None
-        for n, part in enumerate(parts):
-            if isinstance(part, ast.expr):
-                part = parts[n] = _run(part)
-            value = part(lookup, elements, index)
-            if value is any_of:
-                return any_of
-            if isinstance(value, Unknown):
-                unknown = unknown or value
-            else:
-                _truth(value)
-        return unknown or not any_of
-
-    return combine
+def _same(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+    """Evaluate == or != of numbers, or of texts."""
+    a = valued(code[1], lookup, elements, index)
+    b = valued(code[2], lookup, elements, index)
+    if isinstance(a, Unknown) or isinstance(b, Unknown):
+        return a if isinstance(a, Unknown) else b
+    same = a == b if isinstance(a, str) or isinstance(b, str) else _number(a) == _number(b)
+    return same is (code[0] == "==")
 
 
-def _link(op: ast.cmpop, left: Run, right: Run) -> Run:
-    """Return the function of one link of a comparison chain, as a < b of a < b < c."""
-    equal, compare = isinstance(op, ast.Eq), _COMPARE[type(op)]
-    of_texts = isinstance(op, (ast.Eq, ast.NotEq))
-
-    def link(a: Any, b: Any) -> bool:
-        if of_texts and (isinstance(a, str) or isinstance(b, str)):
-            return (a == b) is equal
-        return compare(_number(a), _number(b))
-
-    return _over([left, right], link)
+def _in(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+    """Evaluate in, or not in, of constants; 1 is not true there."""
+    value = valued(code[1], lookup, elements, index)
+    if isinstance(value, Unknown):
+        return value
+    return _holds(code[2], value) is (code[0] == "in")
 
 
-def _among(wanted: bool, left: Run, row: ast.expr) -> Run:
-    """Return the function of in, or not in, of constants or a list."""
-    if isinstance(row, ast.Tuple):
-        known = {(type(one.value), one.value) for one in cast(list[ast.Constant], row.elts)}
-        types = {kind for kind, _ in known}
-        return _over([left], lambda value: (type(value) in types and (type(value), value) in known) is wanted)
-
-    def among(value: Any, values: Any) -> bool:
-        if not isinstance(values, (list, tuple)):
-            raise ExprError(f"{ast.unparse(row)} is not a list")
-        return any(type(one) is type(value) and one == value for one in values) is wanted
-
-    return _over([left, _run(row)], among)
+def _among(code: list[Any], value: Any, values: Any) -> bool:
+    if not isinstance(values, (list, tuple)):
+        raise ExprError(f"{_written(code[2])} is not a list")
+    return _holds(values, value) is (code[0] == "among")
 
 
-def _call(name: str, args: Sequence[ast.expr]) -> Run:
-    if name in _OF_FILES:
-        return _read(f"{name} {cast(Any, args[0]).value}")
-    if name in _OF_NAME:
-        dotted = _dotted(args[0]) or ""
-        return lambda lookup, elements, index: _of_seen(name, lookup(dotted))
-    if name in PREDICATES:
-        return _over_elements(name, args[0])
-    if name == "either":
-        return _either([_stated(arg) for arg in args[:-1]], _run(args[-1]))
-    if name in _OF_TEXTS:
-        of = _OF_TEXTS[name]
-        return _over([_stated(args[0]), _run(args[1])], lambda a, b: of(a if isinstance(a, (list, tuple)) else (), b))
-    runs = [_run(arg) for arg in args]
-    if name in _OF_TEXT:
-        both = _OF_TEXT[name]
-        return _over(runs, lambda a, b: isinstance(a, str) and isinstance(b, str) and both(a, b))
-    if name == "lower":
-        return _over(runs, lambda value: value.lower() if isinstance(value, str) else value)
-    return _over(runs, lambda *values: _of_values(name, args[0], values))
+def _holds(values: Sequence[Any], value: Any) -> bool:
+    return any(one == value for one in values if type(one) is type(value))
 
 
-def _of_values(name: str, arg: ast.expr, values: Sequence[Any]) -> Any:
-    """Return the first or the length of a list, or the smallest or largest of numbers, or of those in a list."""
-    one = values[0]
-    if name == "first":
-        if not isinstance(one, (list, tuple)) or not one:
-            raise ExprError(f"{ast.unparse(arg)} has no first element")
-        return one[0]
-    if name == "len":
-        if not isinstance(one, (list, tuple, dict)):
-            raise ExprError(f"{ast.unparse(arg)} is not a list")
-        return len(one)
-    flat = one if len(values) == 1 and isinstance(one, (list, tuple)) else values
+def _first(code: list[Any], one: Any) -> Any:
+    if not isinstance(one, (list, tuple)) or not one:
+        raise ExprError(f"{_written(code[1])} has no first element")
+    return one[0]
+
+
+def _length(code: list[Any], one: Any) -> int:
+    if not isinstance(one, (list, tuple, dict)):
+        raise ExprError(f"{_written(code[1])} is not a list")
+    return len(one)
+
+
+def _extreme(code: list[Any], *values: Any) -> Any:
+    """Return the smallest or largest of numbers, or of those in a list."""
+    flat = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
     if not flat:
-        raise ExprError(f"{name} of an empty list")
-    return (min if name == "min" else max)(_number(v) for v in flat)
-
-
-def _either(parts: Sequence[Run], last: Run) -> Run:
-    def either(lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
-        for part in parts:
-            value = part(lookup, elements, index)
-            if value is not None:
-                return value
-        return last(lookup, elements, index)
-
-    return either
-
-
-def _stated(arg: ast.expr) -> Run:
-    """Return the function of an argument's value; None where a name in it is not stated, or null."""
-    names, run = tuple(_names(arg)), _run(arg)
-
-    def stated(lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
-        for name in names:
-            seen = lookup(name)
-            if isinstance(seen, Absent) or (isinstance(seen, Known) and seen.value is None):
-                return None
-        return run(lookup, elements, index)
-
-    return stated
-
-
-def _over_elements(name: str, arg: ast.expr) -> Run:
-    """Return the function of a predicate, which reads its argument for each element."""
-    run = _run(arg)
-
-    def over_elements(lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
-        if elements is None:
-            raise ExprError(f"{name!r} has no meaning here")
-        if name == "true_at":
-            return _true_at(arg, run, lookup, elements)
-        row = [run(lookup, elements, k) for k in range(len(elements))]
-        return _unknown(row) or all(a < b for a, b in pairwise(row))
-
-    return over_elements
+        raise ExprError(f"{code[0]} of an empty list")
+    return (min if code[0] == "min" else max)(_number(v) for v in flat)
 
 
 def _of_seen(name: str, seen: Seen) -> Any:
@@ -579,24 +487,51 @@ def kind_of(seen: Known | Absent) -> str:
     return "absent" if isinstance(seen, Absent) else _NAMES_OF.get(type(seen.value), "list")
 
 
-def _operate(node: ast.BinOp, op: type[ast.operator], a: Any, b: Any) -> Any:
-    if op is ast.FloorDiv and b == 0:
-        raise ExprError(f"{ast.unparse(node)} divides by zero")
-    return _number(_BINARY[op](a, b))
+def _operate(code: list[Any], a: Any, b: Any) -> Any:
+    if code[0] == "//" and _number(b) == 0:
+        raise ExprError(f"{_written(code)} divides by zero")
+    return _number(_NUMBERS[code[0]](_number(a), _number(b)))
 
 
-def _names(node: ast.AST) -> Iterator[str]:
+def _names(code: Code) -> Iterator[str]:
     """Yield the dotted names that an expression reads."""
-    name = _dotted(node) if isinstance(node, ast.expr) else None
-    if name is not None:
-        yield from () if name in _TRUTH else (name,)
-        return
-    for part in node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node):
-        yield from _names(part)
+    if isinstance(code, str):
+        yield from () if " " in code else (code,)  # else it is what is asked of files
+    elif isinstance(code, list) and code[0] != "'":
+        if len(code) == 1:
+            yield code[0]
+        for part in code[1:2] if code[0] in ("in", "not in") else code[1:]:
+            yield from _names(part)
 
 
-def _element(name: str, lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+def _written(code: Code) -> str:
+    """Return what evaluates an expression as it would be written."""
+    return ast.unparse(_ast_of(_whole(code)))
+
+
+def _whole(code: Code) -> str:
+    """Return it with every parenthesis."""
+    if isinstance(code, str):
+        name, space, glob = code.partition(" ")
+        return f"{name}({glob!r})" if space else name
+    if not isinstance(code, list):
+        return str(code).lower()
+    does = code[0].replace("among", "in")
+    if does == "'":
+        return repr(code[1])
+    if code[0] in ("in", "not in"):
+        return f"({_whole(code[1])} {does} {tuple(code[2])!r})"
+    parts = [_whole(part) for part in code[1:]]
+    if does in ("not", "neg"):
+        return f"({does.replace('neg', '-')} {parts[0]})"
+    if does.replace("not ", "") in ("and", "or", "in", *_NUMBERS, *_ORDER, "==", "!="):
+        return f"({f' {does} '.join(parts)})"
+    return f"{does}({', '.join(parts)})" if parts else str(does)
+
+
+def _element(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
     """Return the value of a name over elements; i alone may also be the index of a row."""
+    name = code[0]
     if elements is None:
         seen = lookup(name) if name == "i" else None
         if isinstance(seen, Known):
@@ -607,7 +542,18 @@ def _element(name: str, lookup: Lookup, elements: Sequence[Any] | None, index: i
     return index if name == "i" else elements[index]
 
 
-def _true_at(arg: ast.expr, run: Run, lookup: Lookup, elements: Sequence[Any]) -> Any:
+def _over_elements(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+    """Evaluate a predicate, which reads its argument for each element."""
+    name, arg = code
+    if elements is None:
+        raise ExprError(f"{name!r} has no meaning here")
+    if name == "true_at":
+        return _true_at(arg, lookup, elements)
+    row = [valued(arg, lookup, elements, k) for k in range(len(elements))]
+    return _unknown(row) or all(a < b for a, b in pairwise(row))
+
+
+def _true_at(arg: Code, lookup: Lookup, elements: Sequence[Any]) -> Any:
     """Evaluate true_at(x): x, with i over another tensor's elements, must point at true elements of this one."""
     others = frozenset(_names(arg)) - ELEMENT_NAMES
     rows = {name: seen.value for name in others if isinstance(seen := lookup(name), Known)}
@@ -618,10 +564,79 @@ def _true_at(arg: ast.expr, run: Run, lookup: Lookup, elements: Sequence[Any]) -
         look: Lookup = lambda name, k=k: Known(  # type: ignore[misc]  # noqa: E731
             rows[name][k] if isinstance(rows[name], (list, tuple)) else rows[name], name
         )
-        at = run(look, range(length), k)
+        at = valued(arg, look, range(length), k)
         if not (isinstance(at, int) and 0 <= at < len(elements) and elements[at] is True):
             return False
     return True
+
+
+def _stated(code: Code, lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+    """Return an argument's value; None where a name in it is not stated, or null."""
+    for name in _names(code):
+        seen = lookup(name)
+        if isinstance(seen, Absent) or (isinstance(seen, Known) and seen.value is None):
+            return None
+    return valued(code, lookup, elements, index)
+
+
+def _either(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+    for part in code[1:-1]:
+        value = _stated(part, lookup, elements, index)
+        if value is not None:
+            return value
+    return valued(code[-1], lookup, elements, index)
+
+
+def _of_texts(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+    """Evaluate what is asked of a list of texts; what is no list, or not stated, has none of them."""
+    texts, other = _stated(code[1], lookup, elements, index), valued(code[2], lookup, elements, index)
+    if isinstance(texts, Unknown) or isinstance(other, Unknown):
+        return texts if isinstance(texts, Unknown) else other
+    return _OF_TEXTS[code[0]](texts if isinstance(texts, (list, tuple)) else (), other)
+
+
+def _of_text(code: list[Any], text: Any, other: Any) -> bool:
+    return isinstance(text, str) and isinstance(other, str) and _OF_TEXT[code[0]](text, other)
+
+
+_NUMBERS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+}
+_ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_DOES: Mapping[str, Does] = {
+    "'": lambda code, lookup, elements, index: code[1],
+    "and": _kleene,
+    "or": _kleene,
+    "not": _over(lambda code, value: not _truth(value)),
+    "neg": _over(lambda code, value: -_number(value)),
+    "==": _same,
+    "!=": _same,
+    "in": _in,
+    "not in": _in,
+    "among": _over(_among),
+    "not among": _over(_among),
+    **dict.fromkeys(_NUMBERS, _over(_operate)),
+    **dict.fromkeys(_ORDER, _over(lambda code, a, b: _ORDER[code[0]](_number(a), _number(b)))),
+    "len": _over(_length),
+    "min": _over(_extreme),
+    "max": _over(_extreme),
+    "first": _over(_first),
+    "lower": _over(lambda code, value: value.lower() if isinstance(value, str) else value),
+    "either": _either,
+    **dict.fromkeys(_OF_TEXT, _over(_of_text)),
+    **dict.fromkeys(_OF_TEXTS, _of_texts),
+    **dict.fromkeys(_OF_NAME, lambda code, lookup, elements, index: _of_seen(code[0], lookup(code[1]))),
+    **dict.fromkeys(PREDICATES, _over_elements),
+    **dict.fromkeys(ELEMENT_NAMES, _element),
+}
 
 
 def _unknown(values: Sequence[Any]) -> Unknown | None:

@@ -33,6 +33,7 @@ from draftproof.dims import (
     parse,
     spans,
     value_of,
+    valued,
 )
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible, whole
 from draftproof.library import Library
@@ -765,7 +766,7 @@ class World:
                 known[part.text] = held
             if held is None:
                 try:
-                    value = part.run(self._memo.__getitem__, None, 0)
+                    value = valued(part.code, self._memo.__getitem__, None, 0)
                 except ExprError as error:
                     value = Unknown(str(error))
                 held = value if isinstance(value, (bool, Unknown)) else Unknown(f"{part} is {value!r}")
