@@ -3,27 +3,87 @@
 The form is written when the wheel is built, so an installed package alone has it. A digest over the bytes of the
 contract file and of what is kept of it stands in front: it holds for the same bytes wherever they stand. Where it does
 not, because a file was edited or broken, the file itself is read and checked.
+
+After the digest come the body, the lines of its values, and what is read only when it is asked for, a line each: the
+expressions, by whose number the body names them, and the parts of long tables, of which a question needs a few.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from draftproof.dims import Expr, conjuncts, joined
+from draftproof.dims import Expr, conjuncts, joined, kept
 from draftproof.language import KINDS, Spec, Where
 
 _SAME = frozenset(("str", "int", "number", "bool", "value"))  # values that JSON keeps as they are
+_decode = json.JSONDecoder().raw_decode  # of which there are many
 _WHOLE = 2  # lines are kept of paths so long; of a longer one its beginning tells the line
+_APART = (("profile", "rows"), ("configs", "types"))  # long tables
+
+
+class Head(NamedTuple):
+    """Tell of a row what decides whether it is asked for: the versions that have it, and its first condition."""
+
+    id: str
+    since: str
+    until: str
+    first: Expr | None
+
+
+class Parts(Sequence[dict[str, Any]]):
+    """Hold the rows of a long table, each read when it is asked for."""
+
+    def __init__(self, heads: Sequence[Head], read: Callable[[int], dict[str, Any]]) -> None:
+        self.heads, self.read = heads, read
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    def __getitem__(self, n: Any) -> Any:
+        if isinstance(n, slice):
+            return [self[k] for k in range(*n.indices(len(self)))]
+        return self.read(range(len(self))[n])
+
+
+class Named(Mapping[str, Any]):
+    """Hold the entries of a long table, each read when it is asked for."""
+
+    def __init__(self, places: Mapping[str, int], read: Callable[[int], Any]) -> None:
+        self.places, self.read = places, read
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.places
+
+    def __getitem__(self, key: str) -> Any:
+        return self.read(self.places[key])
+
+
+def heads(rows: Sequence[Mapping[str, Any]]) -> Sequence[Head]:
+    """Return what tells of each row whether it is asked for."""
+    return rows.heads if isinstance(rows, Parts) else [_head(row) for row in rows]
+
+
+def _head(row: Mapping[str, Any]) -> Head:
+    return Head(row["id"], row.get("since", ""), row.get("until", ""), row["when"].parts[0] if "when" in row else None)
 
 
 def pack(kind: str, body: Mapping[str, Any], lines: Mapping[Where, int], raw: bytes) -> bytes:
     """Return the form of a contract file: its digest, its body as it was read without an error, its lines."""
-    parts = (_plain(KINDS[kind], body), [[*p, n] for p, n in lines.items() if len(p) <= _WHOLE])
-    text = b"\n".join(json.dumps(one, ensure_ascii=False, separators=(",", ":")).encode("utf-8") for one in parts)
+    made = _Pack()
+    plain = {key: made.apart(KINDS[kind].fields[key], one) if (kind, key) in _APART
+             else made.plain(KINDS[kind].fields[key], one) for key, one in body.items()}  # fmt: skip
+    parts = (_json(plain), _json([[*p, n] for p, n in lines.items() if len(p) <= _WHOLE]), *made.kept)
+    text = "\n".join(parts).encode("utf-8")
     return f"{_digest(raw, text)}\n".encode() + text
 
 
@@ -36,61 +96,119 @@ def held(form: Path, raw: bytes) -> bytes | None:
     return text if digest.decode("ascii", "replace") == _digest(raw, text) else None
 
 
-def unpack(kind: str, text: bytes, known: dict[str, Expr]) -> tuple[dict[str, Any], Callable[[], dict[Where, int]]]:
-    """Return the body of a contract file from the text of its form, and its lines, read when they are asked for.
-
-    Expressions are parsed when they are first used; known are those of other files, by their text.
-    """
-    body, _, lines = text.partition(b"\n")
-    revived: dict[str, Any] = _revived(KINDS[kind], json.loads(body), known)
-    return revived, lambda: {tuple(row[:-1]): row[-1] for row in json.loads(lines)}
+def unpack(kind: str, text: bytes) -> tuple[dict[str, Any], Callable[[], dict[Where, int]]]:
+    """Return the body of a contract file from the text of its form, and its lines, read when they are asked for."""
+    body, lines, *parts = text.decode("utf-8").split("\n")
+    made = _Unpack(parts)
+    revived = {key: made.apart(KINDS[kind].fields[key], one) if (kind, key) in _APART
+               else made.revived(KINDS[kind].fields[key], one) for key, one in _read(body).items()}  # fmt: skip
+    return revived, lambda: {tuple(row[:-1]): row[-1] for row in _read(lines)}
 
 
 def _digest(raw: bytes, text: bytes) -> str:
-    return hashlib.sha256(b"%d\n%s%s" % (len(raw), raw, text)).hexdigest()
+    made = hashlib.sha256(b"%d\n" % len(raw))
+    made.update(raw)
+    made.update(text)
+    return made.hexdigest()
 
 
-def _plain(spec: Spec, value: Any) -> Any:
-    """Return a value that was read as its spec says, as JSON has it."""
-    match spec:
-        case Spec(kind="cond"):
-            parts = conjuncts(value.text)
-            plain = " and ".join(parts) == value.text  # else some stand in parentheses
-            whole = len(parts) == 1 or any("\n" in part for part in parts)  # which a parenthesis held together
-            return value.text if whole else ["" if plain else value.text, *parts]
-        case Spec(kind="expr"):
-            return value.text
-        case Spec(kind="range"):
-            return [value[0], value[1].text, value[2].text, value[3]]
-        case Spec(kind="list", of=Spec() as of):
-            return [_plain(of, one) for one in value]
-        case Spec(kind="map", of=Spec() as of):
-            return {key: _plain(of, one) for key, one in value.items()}
-        case Spec(kind="table", fields=fields):
-            return {key: _plain(fields[key], one) for key, one in value.items()}
-    return value
+def _read(line: str) -> Any:
+    return _decode(line)[0]
 
 
-def _revived(spec: Spec, value: Any, known: dict[str, Expr]) -> Any:
-    """Return a value as it was read, from what JSON has of it."""
-    kind, of = spec.kind, spec.of
-    if kind == "table":
-        fields = spec.fields
-        return {k: v if fields[k].kind in _SAME else _revived(fields[k], v, known) for k, v in value.items()}
-    if kind in ("expr", "cond"):
-        many = isinstance(value, list)
-        return joined(value[0], [_kept(one, known) for one in value[1:]]) if many else _kept(value, known)
-    if kind == "list" and of:
-        return tuple(value if of.kind in _SAME else [_revived(of, one, known) for one in value])
-    if kind == "map" and of:
-        return {k: v if of.kind in _SAME else _revived(of, v, known) for k, v in value.items()}
-    if kind == "range":
-        return (value[0], _kept(value[1], known), _kept(value[2], known), value[3])
-    return value
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _kept(text: str, known: dict[str, Expr]) -> Expr:
-    """Return an expression that was parsed when it was kept; it is parsed again when it is first used."""
-    if text not in known:
-        known[text] = Expr(text)
-    return known[text]
+class _Pack:
+    """Make JSON of what was read, and keep each expression once."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+        self._places: dict[str, int] = {}
+
+    def _keep(self, line: str) -> int:
+        if line not in self._places:
+            self._places[line] = len(self.kept)
+            self.kept.append(line)
+        return self._places[line]
+
+    def _expr(self, expr: Expr) -> int:
+        return self._keep(f"{_json(expr.text)}\t{_json(expr.code)}")
+
+    def apart(self, spec: Spec, value: Any) -> Any:
+        """Return a long table as the numbers of its lines, of rows with the head of each."""
+        of = spec.of
+        assert of is not None
+        if spec.kind == "map":
+            return {key: self._keep(_json(self.plain(of, one))) for key, one in value.items()}
+        out = []
+        for row in value:
+            plain = self.plain(of, row)
+            when = plain.get("when")
+            first = when[1] if isinstance(when, list) else when
+            out.append([row["id"], row.get("since", ""), row.get("until", ""), first, self._keep(_json(plain))])
+        return out
+
+    def plain(self, spec: Spec, value: Any) -> Any:
+        """Return a value that was read as its spec says, as JSON has it."""
+        match spec:
+            case Spec(kind="cond"):
+                parts = conjuncts(value.text)
+                same = " and ".join(parts) == value.text  # else some stand in parentheses
+                if len(parts) == 1 or any("\n" in part for part in parts):  # which a parenthesis held together
+                    return self._expr(value)
+                return ["" if same else value.text, *(self._expr(Expr(part)) for part in parts)]
+            case Spec(kind="expr"):
+                return self._expr(value)
+            case Spec(kind="range"):
+                return [value[0], self._expr(value[1]), self._expr(value[2]), value[3]]
+            case Spec(kind="list", of=Spec() as of):
+                return [self.plain(of, one) for one in value]
+            case Spec(kind="map", of=Spec() as of):
+                return {key: self.plain(of, one) for key, one in value.items()}
+            case Spec(kind="table", fields=fields):
+                return {key: self.plain(fields[key], one) for key, one in value.items()}
+        return value
+
+
+class _Unpack:
+    """Make of JSON what was read; what is kept apart is read when it is asked for."""
+
+    def __init__(self, parts: Sequence[str]) -> None:
+        self.parts = parts
+        self._exprs: dict[int, Expr] = {}
+
+    def _expr(self, place: int) -> Expr:
+        if place not in self._exprs:
+            line = self.parts[place]
+            text, end = _decode(line)
+            self._exprs[place] = kept(text, line[end + 1 :])
+        return self._exprs[place]
+
+    def apart(self, spec: Spec, value: Any) -> Any:
+        """Return a long table, each part of which is read when it is asked for."""
+        of, parts = spec.of, self.parts
+        assert of is not None
+        if spec.kind == "map":
+            return Named(value, lambda place: self.revived(of, _read(parts[place])))
+        heads = [Head(id, since, until, None if first is None else self._expr(first))
+                 for id, since, until, first, _ in value]  # fmt: skip
+        return Parts(heads, lambda n: self.revived(of, _read(parts[value[n][-1]])))
+
+    def revived(self, spec: Spec, value: Any) -> Any:
+        """Return a value as it was read, from what JSON has of it."""
+        kind, of = spec.kind, spec.of
+        if kind == "table":
+            fields = spec.fields
+            return {k: v if fields[k].kind in _SAME else self.revived(fields[k], v) for k, v in value.items()}
+        if kind in ("expr", "cond"):
+            many = isinstance(value, list)
+            return joined(value[0], [self._expr(one) for one in value[1:]]) if many else self._expr(value)
+        if kind == "list" and of:
+            return tuple(value if of.kind in _SAME else [self.revived(of, one) for one in value])
+        if kind == "map" and of:
+            return {k: v if of.kind in _SAME else self.revived(of, v) for k, v in value.items()}
+        if kind == "range":
+            return (value[0], self._expr(value[1]), self._expr(value[2]), value[3])
+        return value

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from draftproof.dims import ELEMENT_NAMES, PREDICATES, Dim, Expr
+from draftproof.dims import ELEMENT_NAMES, PREDICATES, Dim, Expr, like
 from draftproof.findings import Finding, Level
 
 MAX_DIMS = 400
@@ -253,9 +252,9 @@ class Acceptance(NamedTuple):
     def covers(self, finding: Finding) -> bool:
         """Tell whether a finding falls under it."""
         return (
-            fnmatchcase(finding.code, self.code)
-            and (not self.subject or fnmatchcase(finding.subject, self.subject))
-            and (not self.observed or fnmatchcase(finding.observed, self.observed))
+            like(finding.code, self.code)
+            and (not self.subject or like(finding.subject, self.subject))
+            and (not self.observed or like(finding.observed, self.observed))
         )
 
 

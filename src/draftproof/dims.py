@@ -20,6 +20,7 @@ evaluated on demand. So the order of a contract file never matters.
 from __future__ import annotations
 
 import ast
+import json
 import operator
 import re
 import threading
@@ -128,10 +129,10 @@ class Expr:
 
     text: str  # canonical; of an engine's as it is written
 
-    @cached_property
+    @property
     def parts(self) -> tuple[Expr, ...]:
         """Return the conditions that must all hold, where they are kept apart; else it alone."""
-        return (self,)
+        return vars(self).get("conjuncts") or (self,)
 
     @cached_property
     def tree(self) -> ast.expr:
@@ -141,12 +142,15 @@ class Expr:
     @cached_property
     def code(self) -> Code:
         """Return what evaluates it, made of its tree, which is large and not kept where nobody asked for it."""
+        if kept := vars(self).pop("kept", None):
+            return json.loads(kept)
         return _named(self.name) if self.name else _coded(vars(self).get("tree") or _ast_of(self.text))
 
     @cached_property
     def words(self) -> frozenset[str]:
         """Return the words in it: the names that it reads, and others; to know them it need not be parsed."""
-        return frozenset(word.removeprefix("cast.") for word in _WORD.findall(self.text))
+        words = _WORD.findall(self.text)
+        return frozenset([word.removeprefix("cast.") for word in words] if "cast." in self.text else words)
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -168,8 +172,14 @@ class Expr:
 
 
 def like(name: str, glob: str) -> bool:
-    """Tell whether a name matches a glob; one without a wildcard, as most are, needs no pattern."""
-    return fnmatchcase(name, glob) if any(wild in glob for wild in "*?[") else name == glob
+    """Tell whether a name matches a glob; one that at most begins or ends in *, as most do, needs no pattern."""
+    if "?" in glob or "[" in glob or "*" in glob[1:-1]:
+        return fnmatchcase(name, glob)
+    before, after = glob[:1] == "*", glob[-1:] == "*"
+    word = glob[before : len(glob) - after]
+    if before and after:
+        return word in name
+    return name.endswith(word) if before else name.startswith(word) if after else name == word
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +243,14 @@ def conjuncts(text: str) -> list[str]:
 def joined(text: str, parts: Sequence[Expr]) -> Expr:
     """Return an expression with its conjuncts beside it, which are its text if that is "": the first false decides."""
     made = Expr(text or " and ".join(part.text for part in parts))
-    vars(made)["parts"] = tuple(parts)
+    vars(made)["conjuncts"] = tuple(parts)
+    return made
+
+
+def kept(text: str, code: str) -> Expr:
+    """Return an expression whose code was kept as JSON; it is read when it is first used."""
+    made = Expr(text)
+    vars(made)["kept"] = code
     return made
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from draftproof.checkpoint import Checkpoint, Table, damaged
 from draftproof.conform import View, conform, looked_for_all
@@ -50,6 +50,7 @@ from draftproof.profiles import (
     Name,
     Param,
     Profile,
+    Record,
     Request,
     Skip,
     Through,
@@ -65,7 +66,7 @@ MEANT = "as meant"
 HELD = ("noise", "ones", "zeros", "target")  # what a parameter can hold; any other text is a class of error
 
 
-class Effect(NamedTuple):
+class Effect(Record):
     """State one thing that the engine does: its outcome, when, with which error, and what will be seen of it."""
 
     outcome: str
@@ -86,24 +87,20 @@ class Effect(NamedTuple):
     order: str = ""  # the stage among whose it comes, if that is another
 
 
-@dataclass(eq=False)
 class Prediction:
     """Hold what an engine is predicted to do with one drafter, and everything that it rests on."""
 
-    profile: Profile
-    version: str
-    exact: bool = True  # the version was read
-    asked: str = ""  # the version that was asked for
-    near: bool = True  # the version that was read stands in for it
-    runner: str = ""
-    method: str = ""
-    class_: str = ""
-    effects: list[Effect] = field(default_factory=list)
-    captured: list[int] | None = None  # boundaries of the target: b is the input of layer b
-    lost: list[int] = field(default_factory=list)  # boundaries that are asked for and not there
-    beside: list[str] = field(default_factory=list)  # declared, trained and read, a thing a line
-    requests: list[Request] = field(default_factory=list)  # what becomes of what requests ask for
-    world: World | None = None  # what was asked on the way
+    def __init__(self, profile: Profile, version: str, exact: bool = True, asked: str = "") -> None:
+        self.profile, self.version, self.exact = profile, version, exact  # exact: the version was read
+        self.asked = asked  # the version that was asked for
+        self.near = True  # the version that was read stands in for it
+        self.runner = self.method = self.class_ = ""
+        self.effects: list[Effect] = []
+        self.captured: list[int] | None = None  # boundaries of the target: b is the input of layer b
+        self.lost: list[int] = []  # boundaries that are asked for and not there
+        self.beside: list[str] = []  # declared, trained and read, a thing a line
+        self.requests: list[Request] = []  # what becomes of what requests ask for
+        self.world: World | None = None  # what was asked on the way
 
     @cached_property
     def run(self) -> bool:
@@ -200,7 +197,6 @@ class World:
         self._like = like
         self._unlike: frozenset[str] | None = None  # names that may be otherwise there; not known before all is said
         self._conditions: dict[str, bool | Unknown] = {}
-        self.false: set[str] = set()  # conditions
         self._open: set[str] = set()
 
     def say(self, name: str, value: Any) -> None:
@@ -210,14 +206,12 @@ class World:
         self.said[name] = value
         self._memo.clear()
         self._conditions.clear()
-        self.false.clear()
 
     def add(self, exprs: Mapping[str, Expr]) -> None:
         """Add the dims of a class."""
         self.exprs |= exprs
         self._memo.clear()
         self._conditions.clear()
-        self.false.clear()
 
     def settle(self) -> None:
         """Note that all is said: what rests on nothing that is otherwise in a world like this is as it is there."""
@@ -772,8 +766,6 @@ class World:
                 held = value if isinstance(value, (bool, Unknown)) else Unknown(f"{part} is {value!r}")
                 known[part.text] = held
             if held is False:
-                if known is self._conditions:
-                    self.false.add(part.text)
                 return False
             if held is not True and told and held.why == told:
                 return held
@@ -943,7 +935,7 @@ def _as_loaded(profile: Profile, library: Library, drafter: View) -> View:
     return replace(drafter, checkpoint=other, table=other.whole)
 
 
-class Advised(NamedTuple):
+class Advised(Record):
     """Say what one flag, or a key of one, should be, and why; or why that is not known."""
 
     flag: str
@@ -985,18 +977,14 @@ def advise(
     return list(out.values())
 
 
-_NOTHING = re.compile(r"\w+ not (declared|known \(.*\))")  # is known of a thing
-
-
 def _beside(profile: Profile, world: World) -> Iterator[str]:
     """Yield what the profile shows side by side."""
     for row in profile.beside:
         if world.holds(row.when) is True:
-            told = [f"declared {_told(row.declared, world)}"] if row.declared is not None else []
-            told += [f"trained {_told(row.trained, world)}"] if row.trained is not None else []
-            told += [f"read {_told(row.read, world)}"]
-            if not all(_NOTHING.fullmatch(one) for one in told):  # else nothing stands beside anything
-                yield f"{row.what}: {', '.join(told)}"
+            said = {"declared": row.declared, "trained": row.trained, "read": row.read}
+            told = {how: _told(expr, world) for how, expr in said.items() if expr is not None}
+            if not all(one.startswith(("not declared", "not known (")) for one in told.values()):
+                yield f"{row.what}: {', '.join(f'{how} {one}' for how, one in told.items())}"
 
 
 def _told(expr: Expr, world: World) -> str:
@@ -1007,7 +995,7 @@ def _told(expr: Expr, world: World) -> str:
     return "nothing" if value is None else visible(whole(value))
 
 
-Led = tuple[str, EngineRow]  # the first condition of a row, which many rows share, and the row
+Led = tuple[Expr | None, Sequence[EngineRow], int]  # the first condition of a row, which many share, and the row
 
 
 def _rows_at(library: Library, profile: Profile, version: str) -> list[Led]:
@@ -1016,12 +1004,13 @@ def _rows_at(library: Library, profile: Profile, version: str) -> list[Led]:
     kept: tuple[Profile, list[Led]] | None = library.kept.get(key)
     if kept is None or kept[0] is not profile:
         engine = library.get("engine", profile.engine)[0] if profile.engine else None
-        own = {row.id for row in profile.rows}  # a row of the profile says the same better
-        shared = [r for r in (engine.rows if engine else ()) if r.id not in own and spans(r.since, r.until, version)]
-        whens = [(row.when.when if isinstance(row.when, Within) else row.when, row) for row in (*shared, *profile.rows)
-                 if not isinstance(row.when, Within) or row.when.has(version)]  # fmt: skip
-        rows = [(when.parts[0].text if when is not None else "", row) for when, row in whens]
-        kept = library.kept[key] = (profile, rows)
+        own = {head.id for head in profile.rows.heads}  # a row of the profile says the same better
+        shared = engine.rows if engine else ()
+        led: list[Led] = [(row.when.parts[0], shared, n) for n, row in enumerate(shared)
+                          if row.id not in own and spans(row.since, row.until, version)]  # fmt: skip
+        led += [(head.first, profile.rows, n) for n, head in enumerate(profile.rows.heads)
+                if spans(head.since, head.until, version)]  # fmt: skip
+        kept = library.kept[key] = (profile, led)
     return kept[1]
 
 
@@ -1188,14 +1177,16 @@ def _served(profile: Profile, world: World) -> Iterator[Effect]:
 
 def _rows(rows: Sequence[Led], world: World, told: str = "") -> Iterator[Effect]:
     """Yield the effects of the rows that apply, or may; told is why the class is not known, which is said already."""
-    for first, row in rows:
-        if first in world.false:
+    false = {first for first in {first for first, _, _ in rows} if world.holds(first) is False}
+    for first, held, n in rows:
+        if first in false:
             continue
+        row = held[n]
         holds = world.holds(row.when, told)
         if holds is True and row.outcome == "unknown":
             yield _unsure(row.stage, row.key or row.id, Unknown(_shown(row.see, world)))
         elif holds is True:
-            yield _of(row)._replace(see=_shown(row.see, world))
+            yield _of(row).but(see=_shown(row.see, world))
         elif isinstance(holds, Unknown) and row.outcome != "changes" and not row.sure and holds.why != (told or None):
             yield _unsure(row.stage, row.key or row.id, holds, row.outcome)
 
@@ -1366,7 +1357,9 @@ def _places(sources: Sequence[str]) -> str:
     """Return where several sources stand, each file once with all its lines."""
     files = dict[str, dict[str, None]]()
     for place in ", ".join(sources).split(", "):
-        file, _, lines = place.rpartition(":") if re.search(r":[\d-]+$", place) else (place, "", "")
+        file, colon, lines = place.rpartition(":")
+        if not colon or lines.strip("0123456789-"):
+            file, lines = place, ""
         files.setdefault(file, {})[lines] = None
     return ", ".join(":".join(filter(None, (file, " and ".join(filter(None, lines))))) for file, lines in files.items())
 
@@ -1526,7 +1519,7 @@ def _target_loaded(profile: Profile, library: Library, world: World) -> Iterator
     inner.add(class_.dims)
     for effect in _tensors(profile, class_, inner):
         if effect.outcome in ("refuses", "degrades") and effect.kind != "ignored":
-            yield effect._replace(subject=f"target.{effect.subject}", order="convert")
+            yield effect.but(subject=f"target.{effect.subject}", order="convert")
 
 
 def _value(seen: Seen) -> Any:

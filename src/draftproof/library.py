@@ -83,7 +83,6 @@ class Library:
         self._hidden: dict[Path, list[Path]] = {}  # the file that counts -> those of the same id that do not
         self._raw: dict[Path, bytes | None] = {}
         self._forms: dict[Path, bytes | None] = {}
-        self._exprs: dict[str, Expr] = {}  # of compiled forms
         self.kept: dict[Any, Any] = {}  # what is worth keeping for the next question, by key
         self._texts: dict[str, bytes] = {}  # of models, in small letters
         self._called: dict[str, list[Model]] = {}  # name -> models
@@ -262,7 +261,7 @@ class Library:
         text = self._form(kind, path)
         if text is None:
             return None
-        body, lines = compiled.unpack(kind, text, self._exprs)
+        body, lines = compiled.unpack(kind, text)
         self._proven.add((kind, path))
         return body, Problems(self.label(path), lines)
 
@@ -1226,7 +1225,8 @@ def _spanned(value: Any) -> Any:
         return tuple(map(_spanned, value)) if value and isinstance(value[0], dict) else value
     if not isinstance(value, dict):
         return value
-    row = {key: _spanned(one) if isinstance(one, (tuple, dict)) else one for key, one in value.items()}
+    row = {key: _spanned(one) if isinstance(one, dict) or (isinstance(one, tuple) and one and isinstance(one[0], dict))
+           else one for key, one in value.items()}  # fmt: skip
     since, until = row.pop("since", ""), row.pop("until", "")
     return row | {"when": within(since, until, row.get("when"))} if since or until else row
 
@@ -1234,7 +1234,8 @@ def _spanned(value: Any) -> Any:
 def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
     from draftproof import profiles as p  # noqa: PLC0415 (only where an engine is asked for)
 
-    data = _spanned(data)
+    every = data["rows"]
+    data = _spanned({key: value for key, value in data.items() if key != "rows"})
     says = {"engine": data["title"], "version": data["versions"][0]["is"]}
     none = data.get("unregistered")
     return p.Profile(
@@ -1288,7 +1289,7 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         requests=tuple(
             p.Request(**row, line=partial(out.line, ("requests", n))) for n, row in enumerate(data.get("requests", ()))
         ),
-        rows=tuple(_row(says, row, out, "rows", n) for n, row in enumerate(data["rows"])),
+        rows=p.Rows(compiled.heads(every), lambda n: _row(says, every[n], out, "rows", n)),
     )  # fmt: skip
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
+from draftproof.compiled import Head
 from draftproof.contracts import EngineRow, Loop
 from draftproof.dims import Expr, like
 from draftproof.findings import nearest
@@ -44,6 +45,10 @@ class Record:
         return type(self) is type(other) and self.__dict__ == other.__dict__
 
     __hash__ = object.__hash__
+
+    def but(self, **values: Any) -> Self:
+        """Return a copy with other values."""
+        return type(self)(**(self.__dict__ | values))
 
 
 class Chosen(Record):
@@ -271,6 +276,25 @@ class Request(Record):
     line: Callable[[], str] = str
 
 
+class Rows(Sequence[EngineRow]):
+    """Hold what an engine does, a row each, made when it is first asked for; a head tells whether it need be."""
+
+    def __init__(self, heads: Sequence[Head], make: Callable[[int], EngineRow]) -> None:
+        self.heads, self.make = heads, make
+        self._made: dict[int, EngineRow] = {}
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    def __getitem__(self, n: Any) -> Any:
+        if isinstance(n, slice):
+            return [self[k] for k in range(*n.indices(len(self)))]
+        n = range(len(self))[n]
+        if n not in self._made:
+            self._made[n] = self.make(n)
+        return self._made[n]
+
+
 class Version(Record):
     """Name a version that was read, and whether it was run too; in part: only what rows say of it."""
 
@@ -300,7 +324,7 @@ class Profile(Record):
     targets: tuple[str, ...]  # globs over the architectures of targets whose class was read; none: all
     captures: tuple[Capture, ...]
     loaders: Mapping[str, Loader]
-    rows: tuple[EngineRow, ...]
+    rows: Rows
     formats: tuple[str, ...] = ()  # formats of files, beside safetensors, that it reads a drafter from
     portable: Mapping[str, tuple[Expr, ...]] = MappingProxyType({})  # key -> values that only say how it is loaded
     beside: tuple[Beside, ...] = ()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import shutil
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from draftproof.dims import Expr
 from draftproof.findings import Finding
 from draftproof.language import FOLDERS
 from draftproof.library import Library
-from draftproof.profiles import Record
+from draftproof.profiles import Record, Rows
 
 ROOT = Path(__file__).parents[2]
 FILES = [(kind, path.stem) for kind in FOLDERS for path in sorted((ROOT / "contracts" / FOLDERS[kind]).glob("*.toml"))]
@@ -57,7 +57,9 @@ def package(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 def told(value: Any) -> Any:
     """Return all that a record says: also where each row stands, and how its expressions were understood."""
     if isinstance(value, Expr):
-        return value.text, value.names, ast.dump(value.tree)
+        return value.text, value.names, ast.dump(value.tree), value.code
+    if isinstance(value, Rows):
+        return [(head[:3], told(row)) for head, row in zip(value.heads, value, strict=True)]
     if isinstance(value, Record):
         return type(value).__name__, told(vars(value))
     if hasattr(value, "__dataclass_fields__"):
@@ -66,7 +68,7 @@ def told(value: Any) -> Any:
         return type(value), [told(one) for one in value]
     if isinstance(value, list):
         return [told(one) for one in value]
-    if isinstance(value, (dict, MappingProxyType)):
+    if isinstance(value, Mapping):
         return [(key, told(one)) for key, one in value.items()]
     return value() if callable(value) else (type(value), value)
 
