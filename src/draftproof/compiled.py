@@ -26,12 +26,13 @@ _APART = (("profile", "rows"), ("configs", "types"))  # long tables
 
 
 class Head(NamedTuple):
-    """Tell of a row what decides whether it is asked for: the versions that have it, and its first condition."""
+    """Tell of a row what decides whether it is asked for: the versions that have it, and when it applies."""
 
     id: str
     since: str
     until: str
-    first: Expr | None
+    first: Expr | None  # the first of its conditions, which many rows share
+    when: Callable[[], Expr | None]
 
 
 class Parts(Sequence[dict[str, Any]]):
@@ -74,7 +75,8 @@ def heads(rows: Sequence[Mapping[str, Any]]) -> Sequence[Head]:
 
 
 def _head(row: Mapping[str, Any]) -> Head:
-    return Head(row["id"], row.get("since", ""), row.get("until", ""), row["when"].parts[0] if "when" in row else None)
+    when = row.get("when")
+    return Head(row["id"], row.get("since", ""), row.get("until", ""), when and when.parts[0], lambda: when)
 
 
 def pack(kind: str, body: Mapping[str, Any], lines: Mapping[Where, int], raw: bytes) -> bytes:
@@ -134,7 +136,7 @@ class _Pack:
         return self._places[line]
 
     def _expr(self, expr: Expr) -> int:
-        return self._keep(f"{_json(expr.text)}\t{_json(expr.code)}")
+        return self._keep(_json([expr.text, expr.code]))
 
     def apart(self, spec: Spec, value: Any) -> Any:
         """Return a long table as the numbers of its lines, of rows with the head of each."""
@@ -145,9 +147,8 @@ class _Pack:
         out = []
         for row in value:
             plain = self.plain(of, row)
-            when = plain.get("when")
-            first = when[1] if isinstance(when, list) else when
-            out.append([row["id"], row.get("since", ""), row.get("until", ""), first, self._keep(_json(plain))])
+            at = self._keep(_json(plain))
+            out.append([row["id"], row.get("since", ""), row.get("until", ""), plain.get("when"), at])
         return out
 
     def plain(self, spec: Spec, value: Any) -> Any:
@@ -181,9 +182,7 @@ class _Unpack:
 
     def _expr(self, place: int) -> Expr:
         if place not in self._exprs:
-            line = self.parts[place]
-            text, end = _decode(line)
-            self._exprs[place] = kept(text, line[end + 1 :])
+            self._exprs[place] = kept(*_read(self.parts[place]))
         return self._exprs[place]
 
     def apart(self, spec: Spec, value: Any) -> Any:
@@ -192,9 +191,16 @@ class _Unpack:
         assert of is not None
         if spec.kind == "map":
             return Named(value, lambda place: self.revived(of, _read(parts[place])))
-        heads = [Head(id, since, until, None if first is None else self._expr(first))
-                 for id, since, until, first, _ in value]  # fmt: skip
-        return Parts(heads, lambda n: self.revived(of, _read(parts[value[n][-1]])))
+        return Parts([self._head(*row) for row in value], lambda n: self.revived(of, _read(parts[value[n][-1]])))
+
+    def _head(self, id: str, since: str, until: str, when: Any, at: int) -> Head:
+        first = when[1] if isinstance(when, list) else when
+        return Head(id, since, until, None if first is None else self._expr(first), lambda: self._cond(when))
+
+    def _cond(self, value: Any) -> Expr | None:
+        if isinstance(value, list):
+            return joined(value[0], [self._expr(one) for one in value[1:]])
+        return None if value is None else self._expr(value)
 
     def revived(self, spec: Spec, value: Any) -> Any:
         """Return a value as it was read, from what JSON has of it."""
@@ -203,8 +209,7 @@ class _Unpack:
             fields = spec.fields
             return {k: v if fields[k].kind in _SAME else self.revived(fields[k], v) for k, v in value.items()}
         if kind in ("expr", "cond"):
-            many = isinstance(value, list)
-            return joined(value[0], [self._expr(one) for one in value[1:]]) if many else self._expr(value)
+            return self._cond(value)
         if kind == "list" and of:
             return tuple(value if of.kind in _SAME else [self.revived(of, one) for one in value])
         if kind == "map" and of:

@@ -20,7 +20,6 @@ evaluated on demand. So the order of a contract file never matters.
 from __future__ import annotations
 
 import ast
-import json
 import operator
 import re
 import threading
@@ -142,8 +141,6 @@ class Expr:
     @cached_property
     def code(self) -> Code:
         """Return what evaluates it, made of its tree, which is large and not kept where nobody asked for it."""
-        if kept := vars(self).pop("kept", None):
-            return json.loads(kept)
         return _named(self.name) if self.name else _coded(vars(self).get("tree") or _ast_of(self.text))
 
     @cached_property
@@ -247,10 +244,10 @@ def joined(text: str, parts: Sequence[Expr]) -> Expr:
     return made
 
 
-def kept(text: str, code: str) -> Expr:
-    """Return an expression whose code was kept as JSON; it is read when it is first used."""
+def kept(text: str, code: Code) -> Expr:
+    """Return an expression whose code was kept with it."""
     made = Expr(text)
-    vars(made)["kept"] = code
+    vars(made)["code"] = code
     return made
 
 

@@ -16,6 +16,7 @@ from math import prod
 from typing import Any
 
 from draftproof.checkpoint import Checkpoint, Table, damaged
+from draftproof.compiled import Head, heads
 from draftproof.conform import View, conform, looked_for_all
 from draftproof.contracts import EngineRow, Fact, Loop
 from draftproof.dims import (
@@ -52,6 +53,7 @@ from draftproof.profiles import (
     Profile,
     Record,
     Request,
+    Rows,
     Skip,
     Through,
     filled,
@@ -995,7 +997,7 @@ def _told(expr: Expr, world: World) -> str:
     return "nothing" if value is None else visible(whole(value))
 
 
-Led = tuple[Expr | None, Sequence[EngineRow], int]  # the first condition of a row, which many share, and the row
+Led = tuple[Head, Rows, int]  # what decides whether a row applies, and the row
 
 
 def _rows_at(library: Library, profile: Profile, version: str) -> list[Led]:
@@ -1005,11 +1007,10 @@ def _rows_at(library: Library, profile: Profile, version: str) -> list[Led]:
     if kept is None or kept[0] is not profile:
         engine = library.get("engine", profile.engine)[0] if profile.engine else None
         own = {head.id for head in profile.rows.heads}  # a row of the profile says the same better
-        shared = engine.rows if engine else ()
-        led: list[Led] = [(row.when.parts[0], shared, n) for n, row in enumerate(shared)
-                          if row.id not in own and spans(row.since, row.until, version)]  # fmt: skip
-        led += [(head.first, profile.rows, n) for n, head in enumerate(profile.rows.heads)
-                if spans(head.since, head.until, version)]  # fmt: skip
+        shared = tuple(row for row in (engine.rows if engine else ()) if row.id not in own)
+        made = Rows(heads([row._asdict() for row in shared]), shared.__getitem__)
+        led = [(head, rows, n) for rows in (made, profile.rows) for n, head in enumerate(rows.heads)
+               if spans(head.since, head.until, version)]  # fmt: skip
         kept = library.kept[key] = (profile, led)
     return kept[1]
 
@@ -1177,12 +1178,12 @@ def _served(profile: Profile, world: World) -> Iterator[Effect]:
 
 def _rows(rows: Sequence[Led], world: World, told: str = "") -> Iterator[Effect]:
     """Yield the effects of the rows that apply, or may; told is why the class is not known, which is said already."""
-    false = {first for first in {first for first, _, _ in rows} if world.holds(first) is False}
-    for first, held, n in rows:
-        if first in false:
+    false = {first for first in {head.first for head, _, _ in rows} if world.holds(first) is False}
+    for head, held, n in rows:
+        holds = head.first not in false and world.holds(head.when(), told)
+        if holds is False:
             continue
         row = held[n]
-        holds = world.holds(row.when, told)
         if holds is True and row.outcome == "unknown":
             yield _unsure(row.stage, row.key or row.id, Unknown(_shown(row.see, world)))
         elif holds is True:
