@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,23 +27,29 @@ _APART = (("profile", "rows"), ("configs", "types"))  # long tables
 
 
 class Head(NamedTuple):
-    """Tell of a row what decides whether it is asked for: the versions that have it, and when it applies."""
+    """Tell of a row what decides whether it is read: where it stands, the versions that have it, when it applies."""
 
-    id: str
+    n: int
     since: str
     until: str
-    first: Expr | None  # the first of its conditions, which many rows share
     when: Callable[[], Expr | None]
+
+
+class Group(NamedTuple):
+    """Hold the heads of the rows that have their first condition in common."""
+
+    first: Expr | None
+    heads: Callable[[], list[Head]]
 
 
 class Parts(Sequence[dict[str, Any]]):
     """Hold the rows of a long table, each read when it is asked for."""
 
-    def __init__(self, heads: Sequence[Head], read: Callable[[int], dict[str, Any]]) -> None:
-        self.heads, self.read = heads, read
+    def __init__(self, groups: Sequence[Group], ids: Sequence[str], read: Callable[[int], dict[str, Any]]) -> None:
+        self.groups, self.ids, self.read = groups, ids, read
 
     def __len__(self) -> int:
-        return len(self.heads)
+        return len(self.ids)
 
     def __getitem__(self, n: Any) -> Any:
         if isinstance(n, slice):
@@ -69,14 +76,16 @@ class Named(Mapping[str, Any]):
         return self.read(self.places[key])
 
 
-def heads(rows: Sequence[Mapping[str, Any]]) -> Sequence[Head]:
-    """Return what tells of each row whether it is asked for."""
-    return rows.heads if isinstance(rows, Parts) else [_head(row) for row in rows]
-
-
-def _head(row: Mapping[str, Any]) -> Head:
-    when = row.get("when")
-    return Head(row["id"], row.get("since", ""), row.get("until", ""), when and when.parts[0], lambda: when)
+def grouped(rows: Sequence[Mapping[str, Any]]) -> Sequence[Group]:
+    """Return the rows by their first conditions."""
+    if isinstance(rows, Parts):
+        return rows.groups
+    groups: dict[Expr | None, list[Head]] = {}
+    for n, row in enumerate(rows):
+        when = row.get("when")
+        head = Head(n, row.get("since", ""), row.get("until", ""), lambda when=when: when)  # type: ignore[misc]
+        groups.setdefault(when and when.parts[0], []).append(head)
+    return [Group(first, lambda heads=heads: heads) for first, heads in groups.items()]  # type: ignore[misc]
 
 
 def pack(kind: str, body: Mapping[str, Any], lines: Mapping[Where, int], raw: bytes) -> bytes:
@@ -100,7 +109,7 @@ def held(form: Path, raw: bytes) -> bytes | None:
 
 def unpack(kind: str, text: bytes) -> tuple[dict[str, Any], Callable[[], dict[Where, int]]]:
     """Return the body of a contract file from the text of its form, and its lines, read when they are asked for."""
-    body, lines, *parts = text.decode("utf-8").split("\n")
+    body, lines, *parts = text.split(b"\n")
     made = _Unpack(parts)
     revived = {key: made.apart(KINDS[kind].fields[key], one) if (kind, key) in _APART
                else made.revived(KINDS[kind].fields[key], one) for key, one in _read(body).items()}  # fmt: skip
@@ -114,8 +123,8 @@ def _digest(raw: bytes, text: bytes) -> str:
     return made.hexdigest()
 
 
-def _read(line: str) -> Any:
-    return _decode(line)[0]
+def _read(line: bytes) -> Any:
+    return _decode(line.decode("utf-8"))[0]
 
 
 def _json(value: Any) -> str:
@@ -139,17 +148,21 @@ class _Pack:
         return self._keep(_json([expr.text, expr.code]))
 
     def apart(self, spec: Spec, value: Any) -> Any:
-        """Return a long table as the numbers of its lines, of rows with the head of each."""
+        """Return a long table as the numbers of its lines; rows stand together, and by their first conditions."""
         of = spec.of
         assert of is not None
         if spec.kind == "map":
             return {key: self._keep(_json(self.plain(of, one))) for key, one in value.items()}
-        out = []
-        for row in value:
-            plain = self.plain(of, row)
-            at = self._keep(_json(plain))
-            out.append([row["id"], row.get("since", ""), row.get("until", ""), plain.get("when"), at])
-        return out
+        rows = [self.plain(of, row) for row in value]
+        groups: dict[Any, list[Any]] = {}
+        for n, row in enumerate(rows):
+            when = row.get("when")
+            head = [n, row.get("since", ""), row.get("until", ""), when]
+            groups.setdefault(when[1] if isinstance(when, list) else when, []).append(head)
+        kept = [[first, self._keep(_json(heads))] for first, heads in groups.items()]
+        ids, start = self._keep(_json([row["id"] for row in rows])), len(self.kept)
+        self.kept += map(_json, rows)
+        return [kept, ids, start]
 
     def plain(self, spec: Spec, value: Any) -> Any:
         """Return a value that was read as its spec says, as JSON has it."""
@@ -176,7 +189,7 @@ class _Pack:
 class _Unpack:
     """Make of JSON what was read; what is kept apart is read when it is asked for."""
 
-    def __init__(self, parts: Sequence[str]) -> None:
+    def __init__(self, parts: Sequence[bytes]) -> None:
         self.parts = parts
         self._exprs: dict[int, Expr] = {}
 
@@ -191,11 +204,13 @@ class _Unpack:
         assert of is not None
         if spec.kind == "map":
             return Named(value, lambda place: self.revived(of, _read(parts[place])))
-        return Parts([self._head(*row) for row in value], lambda n: self.revived(of, _read(parts[value[n][-1]])))
+        groups, ids, start = value
+        made = [Group(None if first is None else self._expr(first), partial(self._heads, heads))
+                for first, heads in groups]  # fmt: skip
+        return Parts(made, _read(parts[ids]), lambda n: self.revived(of, _read(parts[start + n])))
 
-    def _head(self, id: str, since: str, until: str, when: Any, at: int) -> Head:
-        first = when[1] if isinstance(when, list) else when
-        return Head(id, since, until, None if first is None else self._expr(first), lambda: self._cond(when))
+    def _heads(self, place: int) -> list[Head]:
+        return [Head(n, since, until, partial(self._cond, when)) for n, since, until, when in _read(self.parts[place])]
 
     def _cond(self, value: Any) -> Expr | None:
         if isinstance(value, list):

@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from draftproof.checkpoint import Checkpoint, Table, damaged
-from draftproof.compiled import Head, heads
+from draftproof.compiled import grouped
 from draftproof.conform import View, conform, looked_for_all
 from draftproof.contracts import EngineRow, Fact, Loop
 from draftproof.dims import (
@@ -865,7 +865,7 @@ def predict(
     out.method = _choose(world, profile.methods, out, "method")
     out.requests = [row for row in profile.requests if world.holds(row.when) is True]
     out.effects += _requested(out.requests, world)
-    rows = _rows_at(library, profile, str(said["version"]))
+    rows = _rows_at(library, profile)
     idle = [row for row in profile.methods if row.idle and row.is_ == out.method]  # it reads nothing of the drafter
     if idle:
         out.effects += _configured(world) if idle[0].config and world.holds(idle[0].config) is True else ()
@@ -997,21 +997,16 @@ def _told(expr: Expr, world: World) -> str:
     return "nothing" if value is None else visible(whole(value))
 
 
-Led = tuple[Head, Rows, int]  # what decides whether a row applies, and the row
-
-
-def _rows_at(library: Library, profile: Profile, version: str) -> list[Led]:
-    """Return the rows of a version: those that need nothing but the dims of a pair, and the profile's."""
-    key = ("rows", profile.id, version)
-    kept: tuple[Profile, list[Led]] | None = library.kept.get(key)
+def _rows_at(library: Library, profile: Profile) -> Sequence[Rows]:
+    """Return the rows that need nothing but the dims of a pair, and the profile's."""
+    key = ("rows", profile.id)
+    kept: tuple[Profile, Sequence[Rows]] | None = library.kept.get(key)
     if kept is None or kept[0] is not profile:
         engine = library.get("engine", profile.engine)[0] if profile.engine else None
-        own = {head.id for head in profile.rows.heads}  # a row of the profile says the same better
+        own = set(profile.rows.ids)  # a row of the profile says the same better
         shared = tuple(row for row in (engine.rows if engine else ()) if row.id not in own)
-        made = Rows(heads([row._asdict() for row in shared]), shared.__getitem__)
-        led = [(head, rows, n) for rows in (made, profile.rows) for n, head in enumerate(rows.heads)
-               if spans(head.since, head.until, version)]  # fmt: skip
-        kept = library.kept[key] = (profile, led)
+        made = Rows(grouped([row._asdict() for row in shared]), [row.id for row in shared], shared.__getitem__)
+        kept = library.kept[key] = (profile, (made, profile.rows))
     return kept[1]
 
 
@@ -1176,20 +1171,27 @@ def _served(profile: Profile, world: World) -> Iterator[Effect]:
         yield _of(profile.unserved, "target", name=visible(names[0]))
 
 
-def _rows(rows: Sequence[Led], world: World, told: str = "") -> Iterator[Effect]:
+def _rows(rows: Sequence[Rows], world: World, told: str = "") -> Iterator[Effect]:
     """Yield the effects of the rows that apply, or may; told is why the class is not known, which is said already."""
-    false = {first for first in {head.first for head, _, _ in rows} if world.holds(first) is False}
-    for head, held, n in rows:
-        holds = head.first not in false and world.holds(head.when(), told)
-        if holds is False:
-            continue
-        row = held[n]
-        if holds is True and row.outcome == "unknown":
-            yield _unsure(row.stage, row.key or row.id, Unknown(_shown(row.see, world)))
-        elif holds is True:
-            yield _of(row).but(see=_shown(row.see, world))
-        elif isinstance(holds, Unknown) and row.outcome != "changes" and not row.sure and holds.why != (told or None):
-            yield _unsure(row.stage, row.key or row.id, holds, row.outcome)
+    version = world.said["version"]
+    for held in rows:
+        heads = [head for group in held.groups if world.holds(group.first) is not False for head in group.heads()]
+        for head in sorted(heads, key=lambda head: head.n):
+            if (head.since or head.until) and not spans(head.since, head.until, version):
+                continue
+            holds = world.holds(head.when(), told)
+            if holds is not False:
+                yield from _row(held[head.n], holds, world, told)
+
+
+def _row(row: EngineRow, holds: Unknown | bool, world: World, told: str) -> Iterator[Effect]:
+    """Yield the effect of a row that applies, or may."""
+    if holds is True and row.outcome == "unknown":
+        yield _unsure(row.stage, row.key or row.id, Unknown(_shown(row.see, world)))
+    elif holds is True:
+        yield _of(row).but(see=_shown(row.see, world))
+    elif isinstance(holds, Unknown) and row.outcome != "changes" and not row.sure and holds.why != (told or None):
+        yield _unsure(row.stage, row.key or row.id, holds, row.outcome)
 
 
 def _requested(rows: Sequence[Request], world: World) -> Iterator[Effect]:

@@ -1221,10 +1221,8 @@ def _row(says: Mapping[str, str], row: Mapping[str, Any], out: Problems, *path: 
 
 def _spanned(value: Any) -> Any:
     """Return what was read of a profile with the versions of each row folded into its condition."""
-    if isinstance(value, tuple):  # of rows, or of values that have no versions
-        return tuple(map(_spanned, value)) if value and isinstance(value[0], dict) else value
-    if not isinstance(value, dict):
-        return value
+    if isinstance(value, tuple):
+        return tuple(map(_spanned, value))
     row = {key: _spanned(one) if isinstance(one, dict) or (isinstance(one, tuple) and one and isinstance(one[0], dict))
            else one for key, one in value.items()}  # fmt: skip
     since, until = row.pop("since", ""), row.pop("until", "")
@@ -1289,7 +1287,8 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         requests=tuple(
             p.Request(**row, line=partial(out.line, ("requests", n))) for n, row in enumerate(data.get("requests", ()))
         ),
-        rows=p.Rows(compiled.heads(every), lambda n: _row(says, every[n], out, "rows", n)),
+        rows=p.Rows(compiled.grouped(every), getattr(every, "ids", None) or [row["id"] for row in every],
+                    lambda n: _row(says, every[n], out, "rows", n)),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, dataclass_transform
 
-from draftproof.compiled import Head
+from draftproof.compiled import Group
 from draftproof.contracts import EngineRow, Loop
 from draftproof.dims import Expr, like
 from draftproof.findings import nearest
@@ -277,14 +277,14 @@ class Request(Record):
 
 
 class Rows(Sequence[EngineRow]):
-    """Hold what an engine does, a row each, made when it is first asked for; a head tells whether it need be."""
+    """Hold what an engine does, a row each, made when it is first asked for; groups tell which need be."""
 
-    def __init__(self, heads: Sequence[Head], make: Callable[[int], EngineRow]) -> None:
-        self.heads, self.make = heads, make
+    def __init__(self, groups: Sequence[Group], ids: Sequence[str], make: Callable[[int], EngineRow]) -> None:
+        self.groups, self.ids, self.make = groups, ids, make
         self._made: dict[int, EngineRow] = {}
 
     def __len__(self) -> int:
-        return len(self.heads)
+        return len(self.ids)
 
     def __getitem__(self, n: Any) -> Any:
         if isinstance(n, slice):

@@ -59,7 +59,10 @@ def told(value: Any) -> Any:
     if isinstance(value, Expr):
         return value.text, value.names, ast.dump(value.tree), value.code
     if isinstance(value, Rows):
-        return [(head[:3], told(row)) for head, row in zip(value.heads, value, strict=True)]
+        heads = sorted(head for group in value.groups for head in group.heads())
+        seen = [(*head[:3], told(head.when())) for head in heads]
+        assert [head[0] for head in seen] == list(range(len(value)))
+        return seen, list(value.ids), [told(row) for row in value]
     if isinstance(value, Record):
         return type(value).__name__, told(vars(value))
     if hasattr(value, "__dataclass_fields__"):
