@@ -32,6 +32,7 @@ class Head(NamedTuple):
     n: int
     since: str
     until: str
+    both: bool  # it holds of a target too
     when: Callable[[], Expr | None]
 
 
@@ -83,9 +84,13 @@ def grouped(rows: Sequence[Mapping[str, Any]]) -> Sequence[Group]:
     groups: dict[Expr | None, list[Head]] = {}
     for n, row in enumerate(rows):
         when = row.get("when")
-        head = Head(n, row.get("since", ""), row.get("until", ""), lambda when=when: when)  # type: ignore[misc]
+        head = Head(n, *_versions(row), lambda when=when: when)  # type: ignore[misc]
         groups.setdefault(when and when.parts[0], []).append(head)
     return [Group(first, lambda heads=heads: heads) for first, heads in groups.items()]  # type: ignore[misc]
+
+
+def _versions(row: Mapping[str, Any]) -> tuple[str, str, bool]:
+    return row.get("since", ""), row.get("until", ""), row.get("both", False)
 
 
 def pack(kind: str, body: Mapping[str, Any], lines: Mapping[Where, int], raw: bytes) -> bytes:
@@ -157,7 +162,7 @@ class _Pack:
         groups: dict[Any, list[Any]] = {}
         for n, row in enumerate(rows):
             when = row.get("when")
-            head = [n, row.get("since", ""), row.get("until", ""), when]
+            head = [n, *_versions(row), when]
             groups.setdefault(when[1] if isinstance(when, list) else when, []).append(head)
         kept = [[first, self._keep(_json(heads))] for first, heads in groups.items()]
         ids, start = self._keep(_json([row["id"] for row in rows])), len(self.kept)
@@ -210,7 +215,8 @@ class _Unpack:
         return Parts(made, _read(parts[ids]), lambda n: self.revived(of, _read(parts[start + n])))
 
     def _heads(self, place: int) -> list[Head]:
-        return [Head(n, since, until, partial(self._cond, when)) for n, since, until, when in _read(self.parts[place])]
+        return [Head(n, since, until, both, partial(self._cond, when))
+                for n, since, until, both, when in _read(self.parts[place])]  # fmt: skip
 
     def _cond(self, value: Any) -> Expr | None:
         if isinstance(value, list):

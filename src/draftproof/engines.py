@@ -1171,13 +1171,16 @@ def _served(profile: Profile, world: World) -> Iterator[Effect]:
         yield _of(profile.unserved, "target", name=visible(names[0]))
 
 
-def _rows(rows: Sequence[Rows], world: World, told: str = "") -> Iterator[Effect]:
-    """Yield the effects of the rows that apply, or may; told is why the class is not known, which is said already."""
+def _rows(rows: Sequence[Rows], world: World, told: str = "", both: bool = False) -> Iterator[Effect]:
+    """Yield the effects of the rows that apply, or may; told is why the class is not known, which is said already.
+
+    both asks for those alone that hold of a target too.
+    """
     version = world.said["version"]
     for held in rows:
         heads = [head for group in held.groups if world.holds(group.first) is not False for head in group.heads()]
         for head in sorted(heads, key=lambda head: head.n):
-            if (head.since or head.until) and not spans(head.since, head.until, version):
+            if both > head.both or ((head.since or head.until) and not spans(head.since, head.until, version)):
                 continue
             holds = world.holds(head.when(), told)
             if holds is not False:
@@ -1535,7 +1538,7 @@ def _layers_of(table: Table) -> set[int]:
     return {int(one[1]) for one in found if one}
 
 
-def _target_made(profile: Profile, library: Library, world: World, rows: Sequence[Led]) -> Iterator[Effect]:
+def _target_made(profile: Profile, library: Library, world: World, rows: Sequence[Rows]) -> Iterator[Effect]:
     """Say what is refused of a target that is made as a drafter of its class is, before the drafter's own turn."""
     target = world.target
     if target is None or not profile.makes:
@@ -1559,14 +1562,14 @@ def _target_made(profile: Profile, library: Library, world: World, rows: Sequenc
         if table.state == "none" and not any(like(one, "tokenizer*") for one in view.checkpoint.source.files):
             return  # a config alone is no target yet
         inner.drafter = replace(view, table=table)
-    made += _rows([row for row in rows if row[1].both], inner)
+    made += _rows(rows, inner, both=True)
     if alike is not None and class_ is not None and _value(world("stored.borrowed")) is not True:
         made += _tensors(profile, class_, inner, alike)
     if architecture == "" and profile.unnamed is not None:
         made.append(_of(profile.unnamed))
     for effect in made:
         if effect.outcome == "refuses":
-            yield effect._replace(subject=f"target.{effect.subject}", early=True)
+            yield effect.but(subject=f"target.{effect.subject}", early=True)
 
 
 _OF_LAYER = re.compile(r"(.*?layers\.)(\d+)(\..*)")
