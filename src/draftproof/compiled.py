@@ -33,7 +33,7 @@ class Head(NamedTuple):
     since: str
     until: str
     both: bool  # it holds of a target too
-    when: Callable[[], Expr | None]
+    when: Expr | None
 
 
 class Group(NamedTuple):
@@ -84,7 +84,7 @@ def grouped(rows: Sequence[Mapping[str, Any]]) -> Sequence[Group]:
     groups: dict[Expr | None, list[Head]] = {}
     for n, row in enumerate(rows):
         when = row.get("when")
-        head = Head(n, *_versions(row), lambda when=when: when)  # type: ignore[misc]
+        head = Head(n, *_versions(row), when)
         groups.setdefault(when and when.parts[0], []).append(head)
     return [Group(first, lambda heads=heads: heads) for first, heads in groups.items()]  # type: ignore[misc]
 
@@ -197,6 +197,7 @@ class _Unpack:
     def __init__(self, parts: Sequence[bytes]) -> None:
         self.parts = parts
         self._exprs: dict[int, Expr] = {}
+        self._known: dict[int, list[Head]] = {}
 
     def _expr(self, place: int) -> Expr:
         if place not in self._exprs:
@@ -215,8 +216,10 @@ class _Unpack:
         return Parts(made, _read(parts[ids]), lambda n: self.revived(of, _read(parts[start + n])))
 
     def _heads(self, place: int) -> list[Head]:
-        return [Head(n, since, until, both, partial(self._cond, when))
-                for n, since, until, both, when in _read(self.parts[place])]  # fmt: skip
+        if place not in self._known:
+            self._known[place] = [Head(n, since, until, both, self._cond(when))
+                                  for n, since, until, both, when in _read(self.parts[place])]  # fmt: skip
+        return self._known[place]
 
     def _cond(self, value: Any) -> Expr | None:
         if isinstance(value, list):

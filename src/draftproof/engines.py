@@ -225,13 +225,13 @@ class World:
         count = -1
         while count != len(unlike):
             count = len(unlike)
-            unlike |= {name for name, expr in self.exprs.items() if not unlike.isdisjoint(expr.words)}
+            unlike |= {name for name, expr in self.exprs.items() if any(one in expr.text for one in unlike)}
         self._unlike = frozenset(unlike)
 
     def _there(self, part: Expr) -> bool | Unknown | None:
         """Return whether a condition holds in a world like this, where it must be the same; None where it may not."""
-        if self._unlike is None or self._like is None or not part.words.isdisjoint(self._unlike):
-            return None
+        if self._unlike is None or self._like is None or any(one in part.text for one in self._unlike):
+            return None  # be it that a name is only a part of another
         return self._like._conditions.get(part.text)
 
     def at(self, index: dict[str, int]) -> None:
@@ -1182,7 +1182,7 @@ def _rows(rows: Sequence[Rows], world: World, told: str = "", both: bool = False
         for head in sorted(heads, key=lambda head: head.n):
             if both > head.both or ((head.since or head.until) and not spans(head.since, head.until, version)):
                 continue
-            holds = world.holds(head.when(), told)
+            holds = world.holds(head.when, told)
             if holds is not False:
                 yield from _row(held[head.n], holds, world, told)
 

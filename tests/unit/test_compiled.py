@@ -59,8 +59,8 @@ def told(value: Any) -> Any:
     if isinstance(value, Expr):
         return value.text, value.names, ast.dump(value.tree), value.code
     if isinstance(value, Rows):
-        heads = sorted(head for group in value.groups for head in group.heads())
-        seen = [(*head[:4], told(head.when())) for head in heads]
+        heads = sorted((head for group in value.groups for head in group.heads()), key=lambda head: head.n)
+        seen = [(*head[:4], told(head.when)) for head in heads]
         assert [head[0] for head in seen] == list(range(len(value)))
         return seen, list(value.ids), [told(row) for row in value]
     if isinstance(value, Record):
