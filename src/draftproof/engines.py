@@ -1500,10 +1500,12 @@ def _target_loaded(profile: Profile, library: Library, world: World) -> Iterator
     drafter borrows.
     """
     target, seen = world.target, world("target.architectures")
+    if target is None or target.checkpoint.source.kind != "folder" or not profile.serves:
+        return
     named = seen.value if isinstance(seen, Known) and isinstance(seen.value, list) else []
-    id = _class_of(profile, str(named[0]), world) if named and profile.serves else ""
+    id = _class_of(profile, str(named[0]), world) if named else ""
     class_: DrafterClass | None = library.get("class", id)[0] if id in profile.serves else None
-    if target is None or target.checkpoint.source.kind != "folder" or class_ is None:
+    if class_ is None:
         return
     table = target.checkpoint.table()
     if not (table.read and table.complete) or not isinstance(world("target.quantization_config"), Absent):

@@ -1252,7 +1252,7 @@ def _profile(kind: str, id: str, data: Mapping[str, Any], out: Problems) -> Any:
         lift_with=data.get("lift_with", ""),
         **{key: data[key] for key in (
             "overrides", "overrides_of", "overrides_late", "overrides_stage", "index", "index_before", "instead",
-            "serves",            "makes",
+            "serves", "makes",
         ) if key in data},
         lift_keeps=data.get("lift_keeps", ()),
         lift_by=data.get("lift_by", ""),
