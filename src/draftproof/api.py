@@ -929,7 +929,7 @@ def plain(value: Any) -> Any:
         return {k: plain(v) for k, v in value.items()}
     if isinstance(value, frozenset):
         return sorted(map(plain, value))
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         if value and all(isinstance(v, Dialect) for v in value):
             return {v.name: plain(v) for v in value}
         return [plain(v) for v in value]

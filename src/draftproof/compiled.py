@@ -33,6 +33,7 @@ class Head(NamedTuple):
     since: str
     until: str
     both: bool  # it holds of a target too
+    sure: bool  # where it cannot be told whether it applies nothing is said
     when: Expr | None
 
 
@@ -89,8 +90,9 @@ def grouped(rows: Sequence[Mapping[str, Any]]) -> Sequence[Group]:
     return [Group(first, lambda heads=heads: heads) for first, heads in groups.items()]  # type: ignore[misc]
 
 
-def _versions(row: Mapping[str, Any]) -> tuple[str, str, bool]:
-    return row.get("since", ""), row.get("until", ""), row.get("both", False)
+def _versions(row: Mapping[str, Any]) -> tuple[str, str, bool, bool]:
+    sure = row.get("sure", False) or row.get("outcome") == "changes"
+    return row.get("since", ""), row.get("until", ""), row.get("both", False), sure
 
 
 def pack(kind: str, body: Mapping[str, Any], lines: Mapping[Where, int], raw: bytes) -> bytes:
@@ -217,8 +219,8 @@ class _Unpack:
 
     def _heads(self, place: int) -> list[Head]:
         if place not in self._known:
-            self._known[place] = [Head(n, since, until, both, self._cond(when))
-                                  for n, since, until, both, when in _read(self.parts[place])]  # fmt: skip
+            self._known[place] = [Head(n, since, until, both, sure, self._cond(when))
+                                  for n, since, until, both, sure, when in _read(self.parts[place])]  # fmt: skip
         return self._known[place]
 
     def _cond(self, value: Any) -> Expr | None:

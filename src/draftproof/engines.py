@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from draftproof.checkpoint import Checkpoint, Table, damaged
-from draftproof.compiled import grouped
+from draftproof.compiled import Head, grouped
 from draftproof.conform import View, conform, looked_for_all
 from draftproof.contracts import EngineRow, Fact, Loop
 from draftproof.dims import (
@@ -742,10 +742,11 @@ class World:
         by = self.drafter.checkpoint.config(self.profile.lift_by) if self.profile.lift_by else None
         return str(by.value) if isinstance(by, Known) else ""
 
-    def holds(self, when: Expr | None, told: str = "") -> bool | Unknown:
+    def holds(self, when: Expr | None, told: str = "", sure: bool = False) -> bool | Unknown:
         """Return whether a condition holds; one that is not given does.
 
-        Once it cannot be told for the reason told, it is not asked whether it may yet be false.
+        Once it cannot be told for the reason told, or for any if only a sure one counts, it is not asked whether it may
+        yet be false.
         """
         if isinstance(when, Within):
             version = self.said["version"]
@@ -769,7 +770,7 @@ class World:
                 known[part.text] = held
             if held is False:
                 return False
-            if held is not True and told and held.why == told:
+            if held is not True and (sure or (told and held.why == told)):
                 return held
             why = held if why is None and held is not True else why
         return True if why is None else why
@@ -1178,12 +1179,15 @@ def _rows(rows: Sequence[Rows], world: World, told: str = "", both: bool = False
     """
     version = world.said["version"]
     for held in rows:
-        heads = [head for group in held.groups if world.holds(group.first) is not False for head in group.heads()]
+        heads = list[Head]()
+        for group in held.groups:
+            first = world.holds(group.first)
+            heads += () if first is False else (head for head in group.heads() if first is True or not head.sure)
         for head in sorted(heads, key=lambda head: head.n):
             if both > head.both or ((head.since or head.until) and not spans(head.since, head.until, version)):
                 continue
-            holds = world.holds(head.when, told)
-            if holds is not False:
+            holds = world.holds(head.when, told, head.sure)
+            if holds is True or not (holds is False or head.sure):
                 yield from _row(held[head.n], holds, world, told)
 
 
@@ -1193,7 +1197,7 @@ def _row(row: EngineRow, holds: Unknown | bool, world: World, told: str) -> Iter
         yield _unsure(row.stage, row.key or row.id, Unknown(_shown(row.see, world)))
     elif holds is True:
         yield _of(row).but(see=_shown(row.see, world))
-    elif isinstance(holds, Unknown) and row.outcome != "changes" and not row.sure and holds.why != (told or None):
+    elif isinstance(holds, Unknown) and holds.why != (told or None):
         yield _unsure(row.stage, row.key or row.id, holds, row.outcome)
 
 

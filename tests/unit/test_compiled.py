@@ -60,7 +60,7 @@ def told(value: Any) -> Any:
         return value.text, value.names, ast.dump(value.tree), value.code
     if isinstance(value, Rows):
         heads = sorted((head for group in value.groups for head in group.heads()), key=lambda head: head.n)
-        seen = [(*head[:4], told(head.when)) for head in heads]
+        seen = [(*head[:5], told(head.when)) for head in heads]
         assert [head[0] for head in seen] == list(range(len(value)))
         return seen, list(value.ids), [told(row) for row in value]
     if isinstance(value, Record):

@@ -120,7 +120,8 @@ CFG304 drafter config.json: hidden_size: config value has the wrong type  contra
     "CFG306": (
         lambda: b.pair(b.dense_config(rms_norm_eps=float("nan")), TABLE),
         """
-CFG306 drafter config.json: rms_norm_eps: config value is NaN or infinite  contracts/families/eagle3.toml
+CFG306 drafter config.json: rms_norm_eps: config value is no finite number of 64 bits
+  contract  contracts/families/eagle3.toml
   expected  a number
   observed  NaN (a float)   (org/drafter (in memory))
   help      Write the real value.

@@ -927,7 +927,7 @@ def test_wrapper_around_every_name_is_one_finding(prefix: str, style: str) -> No
     assert f"{prefix}fc.weight" in b.text(report)
 
 
-@pytest.mark.parametrize("architecture", ["LlavaForConditionalGeneration", "InternVLChatModel"])
+@pytest.mark.parametrize("architecture", ["PaliGemmaForConditionalGeneration", "InternVLChatModel"])
 def test_target_of_another_architecture_is_not_taken_for_one_with_like_names(architecture: str) -> None:
     text = {**b.target_config(), "model_type": "other"}
     config = {"architectures": [architecture], "model_type": "other", "text_config": text}

@@ -39,13 +39,25 @@ KNOWN: dict[str, tuple[str, str, bool, str, str, dict[str, Any]]] = {
     "Qwen3NextForCausalLM": ("decoder", "qwen3_next", False, "model.", "lm_head.", {"partial_rotary_factor": 0.25}),
     "Qwen3_5ForCausalLM": ("decoder", "qwen3_5_text", False, "model.", "lm_head.", {}),
     "Qwen3_5MoeForCausalLM": ("decoder", "qwen3_5_moe_text", False, "model.", "lm_head.", {}),
+    "GraniteForCausalLM": ("decoder", "granite", False, "model.", "lm_head.", NO_TIE),
+    "GraniteMoeForCausalLM": ("decoder", "granitemoe", False, "model.", "lm_head.", NO_TIE),
+    "GraniteMoeSharedForCausalLM": ("decoder", "granitemoeshared", False, "model.", "lm_head.", NO_TIE),
+    "ApertusForCausalLM": ("decoder", "apertus", False, "model.", "lm_head.", NO_TIE),
+    "AfmoeForCausalLM": ("decoder", "afmoe", False, "model.", "lm_head.", NO_TIE),
+    "LagunaForCausalLM": ("decoder", "laguna", False, "model.", "lm_head.", NO_TIE),
+    "Ministral3ForCausalLM": ("decoder", "ministral3", False, "model.", "lm_head.", NO_TIE),
     "Gemma3ForCausalLM": ("tied-decoder", "gemma3_text", False, "model.", "", NO_TIE),
     "Gemma4ForCausalLM": ("tied-decoder", "gemma4_text", False, "model.", "", NO_TIE),
     "MiniCPMForCausalLM": ("tied-decoder", "minicpm", False, "model.", "", NO_TIE),
     "Ernie4_5_MoeForCausalLM": ("tied-decoder", "ernie4_5_moe", False, "model.", "", NO_TIE),
+    "CohereForCausalLM": ("tied-decoder", "cohere", False, "model.", "", NO_TIE),
+    "Cohere2ForCausalLM": ("tied-decoder", "cohere2", False, "model.", "", NO_TIE),
+    "Cohere2MoeForCausalLM": ("tied-decoder", "cohere2_moe", False, "model.", "", NO_TIE),
     "Gemma3ForConditionalGeneration": ("tied-multimodal", "gemma3", True, OUTER, "", NO_TIE),
     "Gemma4ForConditionalGeneration": ("tied-multimodal", "gemma4", True, INNER, "", NO_TIE),
     "HunYuanVLForConditionalGeneration": ("tied-multimodal", "hunyuan_vl", False, "model.", "", NO_TIE),
+    "Mistral3ForConditionalGeneration": ("tied-multimodal", "mistral3", True, OUTER, "", NO_TIE),
+    "LlavaForConditionalGeneration": ("multimodal", "llava", True, OUTER, "language_model.lm_head.", NO_TIE),
     "Llama4ForConditionalGeneration": ("multimodal", "llama4", True, OUTER, "language_model.lm_head.", NO_TIE),
     "Qwen2VLForConditionalGeneration": ("multimodal", "qwen2_vl", False, "model.", "lm_head.", {}),
     "Qwen2_5_VLForConditionalGeneration": ("multimodal", "qwen2_5_vl", False, "model.", "lm_head.", {}),
@@ -66,6 +78,7 @@ KNOWN: dict[str, tuple[str, str, bool, str, str, dict[str, Any]]] = {
         "q_lora_rank": None,
     }),
     "DeepseekV3ForCausalLM": ("deepseek-v3", "deepseek_v3", False, "model.", "lm_head.", LATENT),
+    "MistralLarge3ForCausalLM": ("deepseek-v3", "deepseek_v3", False, "", "output.", LATENT),
     "DeepseekV32ForCausalLM": ("deepseek-v3", "deepseek_v32", False, "model.", "lm_head.", LATENT),
     "GlmMoeDsaForCausalLM": ("deepseek-v3", "glm_moe_dsa", False, "model.", "lm_head.", LATENT),
     "Glm5NextForConditionalGeneration": ("glm5", "glm5_next", True, INNER, "lm_head.", {
@@ -81,7 +94,7 @@ KNOWN: dict[str, tuple[str, str, bool, str, str, dict[str, Any]]] = {
     "KimiK3LinearForCausalLM": ("kimi-k3", "kimi_linear", False, "model.", "lm_head.", {}),
     "InklingForConditionalGeneration": ("inkling", "inkling_mm_model", True, "model.llm.", "model.llm.unembed.", {}),
 }  # fmt: skip
-EMBEDDING = {"bailing": "word_embeddings.", "inkling": "embed."}
+EMBEDDING = {"bailing": "word_embeddings.", "inkling": "embed.", "MistralLarge3ForCausalLM": "tok_embeddings."}
 NORM = {"lfm2": "embedding_norm."}
 
 
@@ -101,7 +114,7 @@ def config_of(name: str, **more: Any) -> b.Config:
 def names_of(name: str) -> tuple[str, str, str]:
     id, _, _, prefix, head, _ = KNOWN[name]
     return (
-        f"{prefix}{EMBEDDING.get(id, 'embed_tokens.')}weight",
+        f"{prefix}{EMBEDDING.get(name, EMBEDDING.get(id, 'embed_tokens.'))}weight",
         head and f"{head}weight",
         (f"{prefix}{NORM.get(id, 'norm.')}weight"),
     )
@@ -173,9 +186,8 @@ def test_drafter_for_an_architecture_is_paired_with_its_text_model(name: str) ->
 def layered(name: str, count: int) -> b.Table:
     """Return the table of a target of some layers, by the norm that each of its layers begins with."""
     id, prefix = KNOWN[name][0], KNOWN[name][3]
-    norm = {"lfm2": "operator_norm", "longcat-flash": "input_layernorm.0", "inkling": "attn_norm"}.get(
-        id, "input_layernorm"
-    )
+    norms = {"lfm2": "operator_norm", "longcat-flash": "input_layernorm.0", "inkling": "attn_norm"}
+    norm = "attention_norm" if name == "MistralLarge3ForCausalLM" else norms.get(id, "input_layernorm")
     rows = {f"{prefix}layers.{i}.{norm}.weight": ("BF16", (b.HIDDEN,)) for i in range(count)}
     return tensors_of(name) | rows
 
