@@ -85,12 +85,12 @@ def grouped(rows: Sequence[Mapping[str, Any]]) -> Sequence[Group]:
     groups: dict[Expr | None, list[Head]] = {}
     for n, row in enumerate(rows):
         when = row.get("when")
-        head = Head(n, *_versions(row), when)
+        head = Head(n, *_deciding(row), when)
         groups.setdefault(when and when.parts[0], []).append(head)
     return [Group(first, lambda heads=heads: heads) for first, heads in groups.items()]  # type: ignore[misc]
 
 
-def _versions(row: Mapping[str, Any]) -> tuple[str, str, bool, bool]:
+def _deciding(row: Mapping[str, Any]) -> tuple[str, str, bool, bool]:
     sure = row.get("sure", False) or row.get("outcome") == "changes"
     return row.get("since", ""), row.get("until", ""), row.get("both", False), sure
 
@@ -164,7 +164,7 @@ class _Pack:
         groups: dict[Any, list[Any]] = {}
         for n, row in enumerate(rows):
             when = row.get("when")
-            head = [n, *_versions(row), when]
+            head = [n, *_deciding(row), when]
             groups.setdefault(when[1] if isinstance(when, list) else when, []).append(head)
         kept = [[first, self._keep(_json(heads))] for first, heads in groups.items()]
         ids, start = self._keep(_json([row["id"] for row in rows])), len(self.kept)

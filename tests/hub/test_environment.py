@@ -255,7 +255,10 @@ def test_command_line_reads_both_sides_from_the_endpoint(loopback: Server, tmp_p
     assert (code, err) == (4, ""), out  # what it was trained on is not declared
     assert f"{b.DRAFTER}@{commit[:7]}" in out
     assert f"{b.TARGET}@{base[:7]}" in out
-    assert f"bytes in {loopback.requests} requests" in out
+    told = re.search(r"bytes in (\d+) requests", out)
+    assert told is not None
+    # a shard that is read ahead, and not waited for, may still be on its way when the command ends
+    assert int(told[1]) in (loopback.requests, loopback.requests - 1)
     loopback.reset()
     code, out, _ = run(*words, "--format", "json")
     data = json.loads(out)
