@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from draftproof.dims import Expr, conjuncts, joined, kept
+from draftproof.dims import Expr, joined, kept
 from draftproof.language import KINDS, Spec, Where
 
 _SAME = frozenset(("str", "int", "number", "bool", "value"))  # values that JSON keeps as they are
@@ -175,11 +175,10 @@ class _Pack:
         """Return a value that was read as its spec says, as JSON has it."""
         match spec:
             case Spec(kind="cond"):
-                parts = conjuncts(value.text)
-                same = " and ".join(parts) == value.text  # else some stand in parentheses
-                if len(parts) == 1 or any("\n" in part for part in parts):  # which a parenthesis held together
+                if len(value.parts) == 1:
                     return self._expr(value)
-                return ["" if same else value.text, *(self._expr(Expr(part)) for part in parts)]
+                same = " and ".join(part.text for part in value.parts) == value.text  # else some stand in parentheses
+                return ["" if same else value.text, *map(self._expr, value.parts)]
             case Spec(kind="expr"):
                 return self._expr(value)
             case Spec(kind="range"):

@@ -230,11 +230,14 @@ def parse(text: str, texts: bool = False, most: int = MAX_LENGTH) -> Expr:
     return made
 
 
-def conjuncts(text: str) -> list[str]:
-    """Return the texts of the conditions that an expression joins by `and`; of any other it alone."""
-    tree = _ast_of(text.strip())
-    joined = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
-    return [ast.get_source_segment(text.strip(), one) or "" for one in joined] if len(joined) > 1 else [text]
+def split(expr: Expr) -> Expr:
+    """Return a condition with those beside it that it joins by `and`: the first that is false decides."""
+    tree = expr.tree
+    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) and "conjuncts" not in vars(expr):
+        parts = [ast.get_source_segment(expr.text, one) or "" for one in tree.values]
+        if not any("\n" in part for part in parts):  # which a parenthesis held together
+            vars(expr)["conjuncts"] = tuple(map(Expr, parts))
+    return expr
 
 
 def joined(text: str, parts: Sequence[Expr]) -> Expr:
@@ -502,9 +505,10 @@ def kind_of(seen: Known | Absent) -> str:
 
 
 def _operate(code: list[Any], a: Any, b: Any) -> Any:
-    if code[0] == "//" and _number(b) == 0:
+    a, b = _number(a), _number(b)
+    if code[0] == "//" and b == 0:
         raise ExprError(f"{_written(code)} divides by zero")
-    return _number(_NUMBERS[code[0]](_number(a), _number(b)))
+    return _number(_NUMBERS[code[0]](a, b))
 
 
 def _names(code: Code) -> Iterator[str]:
@@ -573,12 +577,16 @@ def _true_at(arg: Code, lookup: Lookup, elements: Sequence[Any]) -> Any:
     rows = {name: seen.value for name in others if isinstance(seen := lookup(name), Known)}
     if missing := others - set(rows):
         return Unknown(f"{', '.join(sorted(missing))} is not at hand")
-    length = max((len(r) for r in rows.values() if isinstance(r, (list, tuple))), default=len(elements))
-    for k in range(length):
-        look: Lookup = lambda name, k=k: Known(  # type: ignore[misc]  # noqa: E731
-            rows[name][k] if isinstance(rows[name], (list, tuple)) else rows[name], name
-        )
-        at = valued(arg, look, range(length), k)
+    lengths = {len(row) for row in rows.values() if isinstance(row, (list, tuple))} or {len(elements)}
+    if len(lengths) > 1:
+        raise ExprError(f"{', '.join(sorted(rows))} differ in length")
+    for k in range(*lengths):
+
+        def look(name: str, k: int = k) -> Seen:
+            row = rows.get(name, k) if name in rows or name == "i" else Unknown(f"{name} is not at hand")
+            return row if isinstance(row, Unknown) else Known(row[k] if isinstance(row, (list, tuple)) else row, name)
+
+        at = valued(arg, look, range(*lengths), k)
         if not (isinstance(at, int) and 0 <= at < len(elements) and elements[at] is True):
             return False
     return True
@@ -606,6 +614,8 @@ def _of_texts(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, i
     texts, other = _stated(code[1], lookup, elements, index), valued(code[2], lookup, elements, index)
     if isinstance(texts, Unknown) or isinstance(other, Unknown):
         return texts if isinstance(texts, Unknown) else other
+    if not isinstance(other, str):
+        raise ExprError(f"{_written(code[2])} is not a text")
     return _OF_TEXTS[code[0]](texts if isinstance(texts, (list, tuple)) else (), other)
 
 

@@ -304,7 +304,7 @@ class World:
     def _of_theirs(self, key: str) -> Seen:
         """Return what the class of the target's config holds where the file says nothing."""
         type_ = self._of_target("model_type")
-        name = type_.value if isinstance(type_, Known) else ""
+        name = type_.value if isinstance(type_, Known) and isinstance(type_.value, str) else ""
         held = next((one.types[name] for one in self.configs if name in one.types), {})
         default = held.get(key, ())[1:2]
         return Known(default[0], f"the config class of {name}") if default else Absent(f"the config class: {key}")
@@ -457,11 +457,12 @@ class World:
             return Absent(f"{name}: {error}")
         special, listed, added = (one if isinstance(one, dict) else {} for one in beside)
         named = [value for table in (special, listed) for key, value in table.items() if key.endswith("_token")]
-        more = {one.get("content") if isinstance(one, dict) else one for one in named}
-        more |= {text for text, id in added.items() if not isinstance(id, int) or id not in parsed.added}
+        texts = [one.get("content") if isinstance(one, dict) else one for one in named]
+        more = {text for text in texts if isinstance(text, str)}
+        more |= {text for text, id in added.items() if type(id) is not int or id not in parsed.added}
         own = {*(parsed.ids or {}).values(), *(one.content for one in parsed.added.values())}
         ids = {*(parsed.ids or {}), *parsed.added}
-        new = [one for one in more if isinstance(one, str) and one not in own]
+        new = more - own
         return Known(max(ids) + len(new), name) if ids else Absent(f"{name}: no token")
 
     def _held(self, key: str) -> Seen:

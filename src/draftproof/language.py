@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from draftproof.dims import Expr, ExprError, parse
+from draftproof.dims import Expr, ExprError, parse, split
 from draftproof.findings import Finding, finding, nearest, visible
 
 SCHEMA = 1
@@ -1178,7 +1178,7 @@ def _json_value(value: Any, path: Where, out: Problems) -> Any:
 
 def _expr(text: str, path: Where, out: Problems, texts: bool = False) -> Expr | None:
     try:
-        return parse(text, texts)
+        return split(parse(text, texts)) if texts else parse(text)
     except ExprError as error:
         out.add("CON106", path, text, expected="an expression of the contract language", note=visible(error))
         return None

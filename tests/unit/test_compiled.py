@@ -57,7 +57,8 @@ def package(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 def told(value: Any) -> Any:
     """Return all that a record says: also where each row stands, and how its expressions were understood."""
     if isinstance(value, Expr):
-        return value.text, value.names, ast.dump(value.tree), value.code
+        parts = [part.text for part in value.parts]
+        return value.text, value.names, ast.dump(value.tree), value.code, parts
     if isinstance(value, Rows):
         heads = sorted((head for group in value.groups for head in group.heads()), key=lambda head: head.n)
         seen = [(*head[:5], told(head.when)) for head in heads]

@@ -302,6 +302,19 @@ def test_three_valued_logic(text: str, wanted: bool | None) -> None:
     assert got is wanted if wanted is not None else isinstance(got, Unknown)
 
 
+@pytest.mark.parametrize("text", ["some(texts, n)", "outside(texts, n)", "some(texts, nothing)"])
+def test_what_is_asked_of_texts_is_a_text(text: str) -> None:
+    look = looks({"texts": ["a"], "n": 0, "nothing": {}})
+    with pytest.raises(ExprError, match="is not a text"):
+        evaluate(parse(text, True), look)
+
+
+def test_true_at_of_rows_that_differ_or_are_not_there_says_so() -> None:
+    with pytest.raises(ExprError, match="differ in length"):
+        value("true_at(min(a, c))", [True, True], a=[0, 1], c=[0])
+    assert isinstance(evaluate(parse("true_at(lower(z))", True), looks({}), [True]), Unknown)
+
+
 def test_unknown_says_what_is_not_known() -> None:
     assert value("1 + hidden", hidden=None) == Unknown("hidden was not published")
     assert value("1 + hidden") == Unknown("hidden is not stated (config.json)")

@@ -12,11 +12,13 @@ import pytest
 
 import builder as b
 from draftproof import api, engines
-from draftproof.checkpoint import Table, Tensor
+from draftproof.checkpoint import Checkpoint, Table, Tensor
+from draftproof.conform import View
 from draftproof.contracts import Fact
-from draftproof.dims import Unknown
-from draftproof.engines import Prediction, findings_of, judge, predict
+from draftproof.dims import Absent, Known, Unknown
+from draftproof.engines import Prediction, World, findings_of, judge, predict
 from draftproof.findings import Finding
+from draftproof.hub import open_model
 from draftproof.library import Library
 
 KINDS = ("refuses", "ignored", "cut", "unset", "layers", "replaced", "reads", "stops", "launch", "copes")
@@ -122,6 +124,42 @@ def row(**changes: Any) -> dict[str, Any]:
 
 FC = "fc.weight"
 LOST = b.ABSENT
+
+
+@pytest.mark.parametrize("when", ["launch.n > 3 and launch.on", "launch.on and launch.n > 3", "n and launch.on"])
+def test_one_condition_that_is_false_decides_whatever_the_others_are_worth(toy: Toy, when: str) -> None:
+    flags = {"n": "a text", "on": False}
+    assert toy({"rows": [row(when=when)]}, flags=flags).effects == []
+    assert toy({"rows": [row(when=when)]}, flags=flags | {"on": True}).outcome == "unknown"
+
+
+@pytest.mark.parametrize("type_", [["llama"], {"a": 1}, 7, None])
+def test_target_whose_type_is_no_text_has_no_config_class(type_: Any) -> None:
+    other = b.view(b.target_config(model_type=type_), b.target(), "target")
+    made, _ = Library().get("profile", "vllm")
+    configs = [Library().get("configs", id)[0] for id in made.configs.is_]
+    world = World(made, b.view(b.dense_config(), b.dense(), "family"), other, None, {}, {}, configs)
+    assert isinstance(world("theirs.num_hidden_layers"), Absent)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("special_tokens_map.json", '{"bos_token": ["<s>"]}'),
+        ("tokenizer_config.json", '{"bos_token": {"content": {"a": 1}}}'),
+        ("added_tokens.json", '{"<new>": true}'),
+    ],
+)
+def test_tokens_that_are_no_texts_count_for_nothing(tmp_path: Path, file: str, text: str) -> None:
+    b.write(tmp_path, b.dense_config(), b.dense())
+    (tmp_path / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0, "b": 1}}}')
+    (tmp_path / file).write_text(text)
+    source = open_model(str(tmp_path), ())
+    assert not isinstance(source, Finding)
+    made, _ = Library().get("profile", "llama.cpp")
+    seen = World(made, View(Checkpoint(source, "drafter")), None, None, {}, {})("stored.last")
+    assert isinstance(seen, Known)
+    assert seen.value == (2 if "new" in text else 1)
 
 
 def test_what_follows_from_a_refusal_is_told_in_one_line_with_its_reason(toy: Toy) -> None:
