@@ -1846,7 +1846,9 @@ def _fitted(
         return Effect("refuses", loader.stage, "refuses", visible(name), see, loader.other, where, class_.basis), 0
     odd = len(shape) != len(wanted) or any(n != axis and shape[n] != size for n, size in enumerate(wanted))
     by, fate = 0, loader.other if odd else "taken"
-    if axis is not None and axis >= len(shape):
+    if axis and not loader.narrows and odd and (*shape, *wanted[len(shape) :]) == (*wanted, *shape[len(wanted) :]):
+        fate = loader.smaller or loader.other  # all axes that both have agree
+    elif axis is not None and axis >= len(shape):
         fate = loader.narrows or loader.other
     elif (
         axis is not None and shape[axis] < wanted[axis] and (not odd or (loader.narrows and loader.smaller != "padded"))
