@@ -201,7 +201,7 @@ def examine(
         opened = open_side(model, role, library, revision, base)
         if isinstance(opened, Finding):
             case.source.append(replace(opened, subject=f"{role} {opened.subject}"))
-            case.bare = _bare(model, base) if role == "drafter" else case.bare
+            case.bare = _bare(model, base, library) if role == "drafter" else case.bare
         else:
             opened.source.repo = repo or opened.source.repo
             sides[role] = opened
@@ -229,10 +229,16 @@ def examine(
     return case
 
 
-def _bare(model: Any, base: Path | None) -> View | None:
-    """Return the view of a folder that holds no checkpoint, of which nothing but its files is known."""
+def _bare(model: Any, base: Path | None, library: Library) -> View | None:
+    """Return the view of a folder that holds no checkpoint, or of a file that cannot be opened as one."""
     try:
         path = Path(model if base is None or not str(model).startswith(".") else base / model).expanduser()
+        format = library.get("format", path.suffix[1:])[0] if path.suffix[1:] in library.files("format") else None
+        if format is not None and path.is_file():
+            from draftproof.ggufs import bare_gguf  # noqa: PLC0415 (rare)
+
+            bare = bare_gguf(path, str(model), format)
+            return View(Checkpoint(bare, "drafter")) if bare is not None else None
         return View(Checkpoint(open_folder(path, str(model)), "drafter")) if path.is_dir() else None
     except (OSError, TypeError, ValueError, RuntimeError):  # it is no path
         return None

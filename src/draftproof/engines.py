@@ -313,8 +313,9 @@ class World:
         return Known(self.request[key], "the request") if key in self.request else Absent(f"the request: {key}")
 
     def _of_gguf(self, key: str) -> Seen:
-        """Return what a GGUF says: lacks and wrong are lists of keys, short one of tensors, own.KEY a number."""
-        stated = self.drafter.checkpoint.source.stated
+        """Return what a GGUF says beside its config, see ggufs; after target. of a target that is one."""
+        side, key = (self.target, key[7:]) if key.startswith("target.") else (self.drafter, key)
+        stated = side.checkpoint.source.stated if side is not None else {}
         return Known(stated[key], f"GGUF: {key}") if key in stated else Absent(f"GGUF: {key}")
 
     def _declared(self, key: str) -> Seen:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -19,13 +19,15 @@ from typing import Any, NamedTuple
 from draftproof.container import Read, Tensor, looks_like
 from draftproof.findings import Finding, finding, unknown, visible
 from draftproof.hub import Source, unreadable
-from draftproof.profiles import Format, KeyIn
+from draftproof.profiles import Format, KeyIn, TypeIn
 
 EXTRA = "pip install 'draftproof[gguf]'"
 VERSIONS = (2, 3)
 MAX_KEYS = 65_536
 MAX_TENSORS = 100_000
-MAX_TEXT = 65_536  # bytes of a key, a name or a text that is kept
+MAX_TEXT = 65_536  # bytes of a key, a name or a text that are kept; what is longer is passed over
+MOST_TEXT = 1 << 30  # bytes of a text that any reader takes
+MAX_NAME = 63  # bytes of a tensor's name
 MAX_LIST = 4_096  # elements of a list that is kept; of a longer one only how many there are
 MAX_PARTS = 1_000
 MAX_STEPS = 8_000_000  # texts in all lists: the vocabularies of any tokenizer are fewer
@@ -40,6 +42,8 @@ class Counted(NamedTuple):
     """Stand for a list that is too long to be kept."""
 
     length: int
+    unlike: int = 0  # of texts: how many different ones
+    digest: int = 0  # of texts from FIRST on: the same number for the same texts
 
 
 class Head(NamedTuple):
@@ -48,10 +52,25 @@ class Head(NamedTuple):
     keys: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
     types: Mapping[str, str] = MappingProxyType({})  # key -> u32, f32, bool, text, list i32
+    start: int = 0  # where the bytes of the first tensor begin
 
 
 class _Bad(Exception):
-    """Say what is expected and what is there; it leaves this module as a finding."""
+    """Say what is expected and what is there, and of which part it is; it leaves this module as a finding."""
+
+    part = "head"  # text: one is longer than the file or any reader takes; data: a tensor lies beyond the end
+
+
+class _BadText(_Bad):
+    """Say so of the length of a text."""
+
+    part = "text"
+
+
+class _BadData(_Bad):
+    """Say so of where a tensor's bytes lie."""
+
+    part = "data"
 
 
 class _Stream:
@@ -92,14 +111,23 @@ class _Stream:
 
     def text(self, what: str) -> str:
         """Return the next text: eight bytes of length, then UTF-8."""
+        return self.bytes_of_text(what).decode("utf-8", "replace")
+
+    def bytes_of_text(self, what: str) -> bytes:
+        """Return the bytes of the next text, the first of them if it is long."""
         length = self.number("<Q", what)
-        if length > MAX_TEXT:
-            raise _Bad(f"{what} of at most {MAX_TEXT} bytes", f"{length} bytes at {self.at}")
-        return self.take(length, what).decode("utf-8", "replace")
+        if length > MOST_TEXT or length > self.size - self.at:
+            raise _BadText(f"{what} within a file of {self.size} bytes", f"{length} bytes at {self.at}")
+        kept = self.take(min(length, MAX_TEXT), what)
+        self.skip(length - len(kept), what)
+        return kept
 
 
-def read_gguf(read: Read, size: int, name: str) -> tuple[Head | None, list[Finding]]:
-    """Read the head of a GGUF file of size bytes: keys and tensors; say so without the package that has its types."""
+def read_gguf(read: Read, size: int, name: str, parts: list[str] | None = None) -> tuple[Head | None, list[Finding]]:
+    """Read the head of a GGUF file of size bytes: keys and tensors; say so without the package that has its types.
+
+    Which part of a damaged one is wrong is added to parts: head, text or data.
+    """
     types = _types()
     if types is None:
         expected = "the gguf package, which knows the types of its tensors"
@@ -110,6 +138,7 @@ def read_gguf(read: Read, size: int, name: str) -> tuple[Head | None, list[Findi
             raise _Bad("GGUF", looks_like(read(0, 64)) if head else "an empty file")
         return _head(_Stream(read, size), types), []
     except _Bad as bad:
+        (parts if parts is not None else []).append(bad.part)
         return None, [finding("STF221", name, expected=visible(bad.args[0]), observed=visible(bad.args[1]))]
 
 
@@ -136,6 +165,8 @@ def _head(stream: _Stream, types: Mapping[int, tuple[str, int, int]]) -> Head:
     steps = [MAX_STEPS]
     for _ in range(pairs):
         key = stream.text("a key")
+        if not key:
+            raise _Bad("a name for each key", f"none at {stream.at}")
         if key in keys:
             raise _Bad("each key once", f"{key} twice")
         kind = stream.number("<I", f"the type of {key}")
@@ -145,24 +176,32 @@ def _head(stream: _Stream, types: Mapping[int, tuple[str, int, int]]) -> Head:
     rows = []
     for _ in range(count):
         tensor = stream.text("the name of a tensor")
+        if len(tensor.encode()) > MAX_NAME:
+            raise _Bad(f"names of tensors of at most {MAX_NAME} bytes", tensor)
         axes = stream.number("<I", f"the axes of {tensor}")
         if axes > 4:
             raise _Bad(f"at most 4 axes of {tensor}", str(axes))
         shape = tuple(stream.number("<Q", f"the shape of {tensor}") for _ in range(axes))[::-1]
+        if math.prod(max(axis, 1) for axis in shape) > 2**63 - 1:
+            raise _Bad(f"a shape of {tensor} that any file can hold", str(list(shape)))
         rows.append((tensor, shape, stream.number("<I", f"the type of {tensor}"),
                      stream.number("<Q", f"the offset of {tensor}")))  # fmt: skip
     step = keys.get("general.alignment", 32)
-    if type(step) is not int or step < 1 or step & (step - 1):
-        raise _Bad("general.alignment: a power of two", repr(step))
+    if type(step) is not int or step < 1 or step & (step - 1) or types_of.get("general.alignment", "u32") != "u32":
+        raise _Bad("general.alignment: a power of two, as u32", repr(step))
     start = -(-stream.at // step) * step
-    return Head(keys, dict(_placed(rows, start, stream.size, types)), types_of)
+    return Head(keys, dict(_placed(rows, start, step, stream.size, types)), types_of, start)
 
 
 def _placed(
-    rows: list[tuple[str, tuple[int, ...], int, int]], start: int, size: int, types: Mapping[int, tuple[str, int, int]]
+    rows: list[tuple[str, tuple[int, ...], int, int]],
+    start: int,
+    step: int,
+    size: int,
+    types: Mapping[int, tuple[str, int, int]],
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield each tensor with the bytes that it takes, from the start of the data."""
-    seen = set()
+    """Yield each tensor with the bytes that it takes: one after the other from the start of the data, each aligned."""
+    seen, at, beyond = set(), 0, ""
     for name, shape, number, offset in rows:
         if name in seen:
             raise _Bad("each tensor once", f"{name} twice")
@@ -173,10 +212,15 @@ def _placed(
         last = shape[-1] if shape else 1
         if last % block:
             raise _Bad(f"rows of {name} of a multiple of {block} elements, as {dtype} packs them", f"{last} elements")
+        if offset != at:
+            raise _Bad(f"{name} at {at}, right behind the one before it", f"its offset is {offset}")
         end = offset + math.prod(shape) // block * width
-        if start + end > size:
-            raise _Bad(f"{start + end} bytes, where {name} ends", f"a file of {size} bytes")
+        at = -(-end // step) * step
+        if start + end > size and not beyond:
+            beyond = f"{start + end} bytes, where {name} ends"
         yield name, Tensor(dtype, shape, start + offset, start + end)
+    if beyond:
+        raise _BadData(beyond, f"a file of {size} bytes")
 
 
 def _value(stream: _Stream, kind: int, key: str, steps: list[int], depth: int = 0) -> Any:
@@ -185,7 +229,7 @@ def _value(stream: _Stream, kind: int, key: str, steps: list[int], depth: int = 
         return _short(value) if kind == 6 else value
     if kind == _TEXT:
         return stream.text(key)
-    if kind != _LIST or depth > 4:
+    if kind != _LIST or depth:
         raise _Bad(f"a type of {key} that GGUF has", f"type {kind}")
     of, length = stream.number("<I", key), stream.number("<Q", key)
     if of in _PLAIN and length > MAX_LIST:
@@ -194,13 +238,27 @@ def _value(stream: _Stream, kind: int, key: str, steps: list[int], depth: int = 
     steps[0] -= length
     if steps[0] < 0:
         raise _Bad(f"at most {MAX_STEPS} elements in all lists", f"{length} in {key}")
-    kept = []
-    for n in range(length):
-        if of == _TEXT and n >= MAX_LIST:
-            stream.skip(stream.number("<Q", key), key)
-        else:
-            kept.append(_value(stream, of, key, steps, depth + 1))
-    return kept if len(kept) == length else Counted(length)
+    if of == _TEXT and length > MAX_LIST:
+        return _many(stream, key, length)
+    return [_value(stream, of, key, steps, depth + 1) for _ in range(length)]
+
+
+FIRST = 5  # texts of a vocabulary before it are not compared with those of another
+
+
+def _many(stream: _Stream, key: str, length: int) -> Counted:
+    """Pass over many texts, and tell how many there are, how many unlike ones, and what stands for the later ones."""
+    return Counted(length, *_told_apart(stream.bytes_of_text(key) for _ in range(length)))
+
+
+def _told_apart(texts: Iterator[bytes]) -> tuple[int, int]:
+    """Return how many of the texts are unlike, and a number for those from FIRST on; an empty one is like no other."""
+    unlike, digest = set(), 0
+    for n, text in enumerate(texts):
+        one = hash(text or n)
+        unlike.add(one)
+        digest = hash((digest, one)) if n >= FIRST else 0
+    return len(unlike), digest
 
 
 def _short(value: float) -> float:
@@ -215,25 +273,32 @@ def _short(value: float) -> float:
 # --- as a checkpoint ----------------------------------------------------------------------------------------------
 
 
-def open_gguf(path: Path, spec: str, format: Format, role: str = "drafter") -> Source | Finding:
+def open_gguf(
+    path: Path, spec: str, format: Format, role: str = "drafter", parts: list[str] | None = None
+) -> Source | Finding:
     """Open a GGUF file, with its other parts, as a checkpoint; what is damaged, or of no drafter, is a finding.
 
-    Of a target only the keys are read: what they do not say is not known.
+    Of a target only the keys are read: what they do not say is not known. What is wrong is added to parts: as of
+    `read_gguf`, or missing, split, or arch and its name, unknown and its name.
     """
     head, files = None, dict[str, int]()
+    parts = parts if parts is not None else []
     for part in _parts(path):
         if not part.is_file():
+            parts.append("missing")
             expected, help = f"each part of {path.name} beside it", "put all parts into one folder, under their names"
             return finding("STF221", visible(spec), expected=visible(expected), observed=f"no {visible(part.name)}",
                            help=help)  # fmt: skip
-        read = _head_of(part, spec)
+        read = _head_of(part, spec, parts)
         if isinstance(read, Finding):
             return read
         files[part.name] = part.stat().st_size
         if head is None and (wrong := _not_first(read, path, spec)):
+            parts.append("split")
             return wrong
         both = set(read.tensors) & set(head.tensors if head else ())
         if both:
+            parts.append("split")
             seen = f"{visible(min(both))} in two parts"
             return finding("STF221", visible(spec), expected="each tensor in one part", observed=seen)
         head = read if head is None else head._replace(tensors={**head.tensors, **read.tensors})
@@ -241,12 +306,26 @@ def open_gguf(path: Path, spec: str, format: Format, role: str = "drafter") -> S
     kind = head.keys.get("general.architecture")
     known = [name for name, one in format.architectures.items() if role != "drafter" or not one.target]
     if kind not in known and (role == "drafter" or not isinstance(kind, str)):
+        read_by = format.types.get("general.architecture", TypeIn(())).is_
+        parts += ["arch" if f"text={kind}" in read_by else "unknown", str(kind) if isinstance(kind, str) else ""]
         expected = f"a {role}: general.architecture {' or '.join(known)}"
         help = "give the safetensors checkpoint that it was converted from"
         return unknown("SRC116", visible(spec), expected=expected, observed=visible(kind), help=help)
     source = Source(spec, "gguf", files, config=config_of(head, format), folder=path.parent)
     source.tensors = head.tensors if role == "drafter" else None
     source.stated = _read_by_types(head, format, str(kind))
+    return source
+
+
+def bare_gguf(path: Path, spec: str, format: Format) -> Source | None:
+    """Return what is known of a GGUF that cannot be opened: what is wrong with it; None where nothing is."""
+    parts: list[str] = []
+    opened = open_gguf(path, spec, format, parts=parts)
+    if isinstance(opened, Source) or not parts or parts[0] == "arch":
+        return None
+    source = Source(spec, "gguf", {path.name: path.stat().st_size}, config={}, folder=path.parent)
+    source.tensors = {}
+    source.stated = {"part": parts[0], **({"general.architecture": parts[1]} if len(parts) > 1 else {})}
     return source
 
 
@@ -259,7 +338,7 @@ def _parts(path: Path) -> list[Path]:
     return [path.with_name(f"{named[1]}-{n:05}-of-{named[2]}.gguf") for n in range(1, count + 1)]
 
 
-def _head_of(path: Path, spec: str) -> Head | Finding:
+def _head_of(path: Path, spec: str, parts: list[str]) -> Head | Finding:
     """Return the head of one file, or what is wrong with it."""
 
     def read(start: int, stop: int) -> bytes:
@@ -269,7 +348,7 @@ def _head_of(path: Path, spec: str) -> Head | Finding:
 
     shown = visible(spec) if path.name == Path(spec).name else visible(path.name)
     try:
-        head, found = read_gguf(read, path.stat().st_size, shown)
+        head, found = read_gguf(read, path.stat().st_size, shown, parts)
     except OSError as error:
         return unreadable(shown, error, shown)
     return found[0] if head is None else head
@@ -290,8 +369,12 @@ def config_of(head: Head, format: Format) -> dict[str, Any]:
     name = str(head.keys["general.architecture"])
     own = format.architectures.get(name)
     config: dict[str, Any] = dict(own.set) if own else {}
+    wanted = _wanted(format, name)
+    unread = {key for key, row in wanted.items() if not _counts(row, head)}
+    head = head._replace(keys={key: value for key, value in head.keys.items() if key not in unread})
+    each = {key for key, row in wanted.items() if any(t.endswith(" of layers") for t in row.is_)}
     for key, rule in {**format.keys, **(own.keys if own else {})}.items():
-        value = _stated(head, rule, name)
+        value = _stated(head, rule, name, each)
         if value is None:
             continue
         *path, last = key.split(".")
@@ -303,31 +386,89 @@ def config_of(head: Head, format: Format) -> dict[str, Any]:
 
 
 def _read_by_types(head: Head, format: Format, name: str) -> dict[str, Any]:
-    """Return the keys that are needed and not there, those of another type than is read, and the numbers of its own.
+    """Return what an engine sees of a file beside a config, by the names that conditions ask for.
 
-    Beside them the names of tensors of one axis that have sixteen bits.
+    lacks and wrong are keys: needed and not there, and not of what is read. own.KEY is a number or a text of its own
+    architecture, KEY one of any other; lists are the keys of lists, odd those of numbers that are none. short are
+    tensors of one axis that are no 32-bit floats, stiff those of more axes of a type that nothing is multiplied with;
+    type.NAME is the type of one whose name has no dot. shifted: the bytes begin at no multiple of ALIGNED. tokens: how
+    many, unlike: how many different ones, later: a number that is the same for the same tokens from FIRST on.
     """
-    own = format.architectures.get(name)
-    wanted = {k.replace("{a}", name): row for k, row in {**format.types, **(own.types if own else {})}.items()}
-    mine = {f"own.{k.removeprefix(f'{name}.')}": v for k, v in head.keys.items() if type(v) in (int, float, bool)}
+    counts = [(key, row) for key, row in _wanted(format, name).items() if _counts(row, head)]
+    plain = {key: value for key, value in head.keys.items() if type(value) in (int, float, bool, str)}
+    odd = [key for key, value in plain.items() if isinstance(value, float) and not math.isfinite(value)]
+    mine = {f"own.{k.removeprefix(f'{name}.')}" if k.startswith(f"{name}.") else k: v
+            for k, v in plain.items() if k not in odd}  # fmt: skip
+    flat = {one: t for one, t in head.tensors.items() if len(t.shape) == 1}
+    tokens = head.keys.get("tokenizer.ggml.tokens")
+    texts = [one.encode() for one in tokens if isinstance(one, str)] if isinstance(tokens, list) else []
+    vocabulary = Counted(len(texts), *_told_apart(iter(texts))) if isinstance(tokens, list) else tokens
+    counted = vocabulary if isinstance(vocabulary, Counted) else Counted(0)
+    split = head.keys.get("split.count", 0)
+    short = isinstance(split, int) and split > 1 and head.keys.get("split.tensors.count") != len(head.tensors)
     return {
         **mine,
-        "lacks": [key for key, row in wanted.items() if key not in head.keys and row.needed
-                  and all(head.keys.get(k) == v for k, v in row.where.items())],
-        "wrong": [key for key, row in wanted.items() if key in head.keys and head.types.get(key) not in row.is_],
-        "short": [name for name, one in head.tensors.items() if len(one.shape) == 1 and one.dtype in ("F16", "BF16")],
+        "part": "",
+        "lacks": [key for key, row in counts if key not in head.keys and row.needed],
+        "wrong": [key for key, row in counts if key in head.keys and not any(_is(one, key, head, name)
+                  for one in row.is_)] + ["split.tensors.count"] * short,
+        "lists": [key for key, value in head.keys.items() if isinstance(value, (list, Counted))],
+        "odd": odd,
+        "short": [one for one, t in flat.items() if t.dtype != "F32" and "." in one],
+        "stiff": [one for one, t in head.tensors.items() if one not in flat and t.dtype in _STIFF],
+        **{f"type.{one}": t.dtype for one, t in head.tensors.items() if "." not in one},
+        "shifted": head.start % ALIGNED > 0,
+        "tokens": counted.length,
+        "unlike": counted.unlike,
+        "later": counted.digest,
     }  # fmt: skip
 
 
-def _stated(head: Head, rule: KeyIn, name: str) -> Any:
-    for key in rule.from_:
-        value = head.keys.get(key.replace("{a}", name))
+def _wanted(format: Format, name: str) -> dict[str, TypeIn]:
+    """Return the rows of the keys that are read of a file of one architecture."""
+    own = format.architectures.get(name)
+    return {k.replace("{a}", name): row for k, row in {**format.types, **(own.types if own else {})}.items()}
+
+
+_STIFF = ("I8", "I16", "I32", "I64", "F64")
+ALIGNED = 32  # bytes, of a file that is mapped into memory
+
+
+def _counts(row: TypeIn, head: Head) -> bool:
+    """Tell whether a row counts for a file: other keys of it say a value, or any of a list."""
+    said = ((head.keys.get(key), wanted) for key, wanted in row.where.items())
+    return all(value in (wanted if isinstance(wanted, list) else [wanted]) for value, wanted in said)
+
+
+def _is(wanted: str, key: str, head: Head, name: str) -> bool:
+    """Tell whether a key is as a row says: of a type; text=VALUE; a list, each: one a layer, long: one a token."""
+    kind, told, text = wanted.partition("=")
+    kind, _, many = kind.partition(" of ")
+    value = head.keys[key]
+    if head.types.get(key) != kind or (told and value != text):
+        return False
+    if not many:
+        return True
+    length = value.length if isinstance(value, Counted) else len(value)
+    tokens = head.keys.get("tokenizer.ggml.tokens", ())
+    most = tokens.length if isinstance(tokens, Counted) else len(tokens) if isinstance(tokens, list) else 0
+    return bool(length >= most) if many == "tokens" else bool(length == head.keys.get(f"{name}.block_count"))
+
+
+def _stated(head: Head, rule: KeyIn, name: str, each: Set[str]) -> Any:
+    """Return what the keys of a rule say; a list of a layer each, all alike, as one of them."""
+    if rule.length and isinstance(found := head.keys.get(rule.length), (list, Counted)):
+        return len(found) if isinstance(found, list) else found.length
+    for key in (one.replace("{a}", name) for one in rule.from_):
+        value, layers = head.keys.get(key), head.keys.get(f"{name}.block_count")
+        if key in each and isinstance(value, list) and value and type(layers) is int and value == value[:1] * layers:
+            value = value[0]
         if isinstance(value, list) and rule.add:
             return [i + rule.add if type(i) is int else i for i in value]
         if value is not None and not isinstance(value, Counted):
             return value
-    if rule.length and isinstance(found := head.keys.get(rule.length), (list, Counted)):
-        return len(found) if isinstance(found, list) else found.length
+    if rule.length:
+        return 0
     if rule.lacks:
         return rule.lacks not in head.tensors
     tensor = head.tensors.get(rule.rows) if rule.rows else None

@@ -68,6 +68,25 @@ def written(path: Path, tensors: dict[str, tuple[int, ...]] = TENSORS, arch: str
     return path
 
 
+def changed(path: Path, values: dict[str, Any], *given: Any, **keys: Any) -> Path:
+    """Write a drafter in which keys say something else, or are not there: None."""
+
+    class Writer(gguf.GGUFWriter):  # type: ignore[misc]
+        def write_header_to_file(self, path: Path | None = None) -> None:
+            adds = {str: self.add_string, bool: self.add_bool, int: self.add_uint32, float: self.add_float32}
+            for key, value in values.items():
+                self.kv_data[0].pop(key, None)
+                if isinstance(value, list):
+                    self.add_array(key, value)
+                elif value is not None:
+                    adds[type(value)](key, value)
+            super().write_header_to_file(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gguf, "GGUFWriter", Writer)
+        return written(path, *given, **keys)
+
+
 def target(folder: Path) -> str:
     import json
 
@@ -263,13 +282,15 @@ def test_literal_bytes_are_read() -> None:
         (9, struct.pack("<IQ", 8, 2) + text("a") + text(""), ["a", ""]),
         (10, struct.pack("<Q", 2**63), 2**63), (11, struct.pack("<q", -1), -1), (12, struct.pack("<d", 0.1), 0.1),
         (9, struct.pack("<IQ", 0, MAX_LIST + 1) + bytes(MAX_LIST + 1), Counted(MAX_LIST + 1)),
-        (9, struct.pack("<IQ", 8, MAX_LIST + 1) + text("x") * (MAX_LIST + 1), Counted(MAX_LIST + 1)),
+        (9, struct.pack("<IQ", 8, MAX_LIST + 1) + text("x") * (MAX_LIST + 1), MAX_LIST + 1),
     ]  # fmt: skip
     pairs = [pair(f"k{n}", kind, raw) for n, (kind, raw, _) in enumerate(values)]
     data = plain(ARCH, *pairs, tensors=row("a", (2, 32), 2, 0), count=1)
     data += bytes(-len(data) % 32) + bytes(2 * 18)
     head, found = head_of(data)
     assert not found
+    many = head.keys[f"k{len(values) - 1}"]
+    values[-1] = (*values[-1][:2], Counted(MAX_LIST + 1, 1, many.digest))  # one text, again and again
     assert head.keys == {"general.architecture": "eagle3", **{f"k{n}": value for n, (_, _, value) in enumerate(values)}}
     assert (head.tensors["a"].dtype, head.tensors["a"].shape, head.tensors["a"].end) == ("Q4_0", (2, 32), len(data))
 
@@ -381,23 +402,66 @@ def test_engine_is_predicted_for_a_gguf(
         ("eagle3.block_count", 0, "GGML_ASSERT(hparams.n_layer_all > 0"),
         ("eagle3.attention.value_length", None, None),
         ("eagle3.attention.value_length", 4, "attention.value_length is 4"),
+        ("eagle3.attention.head_count", [4], None),
+        ("eagle3.attention.head_count", [4, 4], "key eagle3.attention.head_count has a wrong type"),
+        ("eagle3.expert_count", "4", "key eagle3.expert_count has a wrong type"),
+        ("eagle3.expert_count", 4, "4 experts, of which 0 are used"),
+        ("eagle3.nextn_predict_layers", 9, "nextn_predict_layers are more"),
+        ("eagle3.nextn_predict_layers", 1, "the last 1 layers are taken for such as draft"),
+        ("eagle3.rope.scaling.type", "odd", "LLAMA_ROPE_SCALING_TYPE_UNSPECIFIED"),
+        ("eagle3.rope.dimension_count", 16, "GGML_ASSERT(n_dims <= ne0) failed"),
+        ("eagle3.attention.layer_norm_rms_epsilon", float("nan"), "GGML_ASSERT(eps >= 0.0f) failed"),
+        ("eagle3.block_count", 2, "tensor blk.1.attn_norm.weight not found"),
+        ("general.file_type", "F32", "key general.file_type has a wrong type"),
+        ("tokenizer.ggml.model", "odd", "key tokenizer.ggml.model has a wrong type"),
+        ("tokenizer.ggml.pre", "odd", None),  # it is read of one kind of tokenizer alone
+        ("tokenizer.ggml.scores", [0.5], "key tokenizer.ggml.scores has a wrong type"),
+        ("tokenizer.ggml.bos_token_id", "1", "key tokenizer.ggml.bos_token_id has a wrong type"),
+        ("tokenizer.ggml.tokens", ["t0"] * 40, "two tokens are the same"),
     ],
 )
 def test_keys_that_are_lost_or_of_another_type_are_refused(
     tmp_path: Path, key: str, value: Any, said: str | None
 ) -> None:
-    class Writer(gguf.GGUFWriter):  # type: ignore[misc]
-        def write_header_to_file(self, path: Path | None = None) -> None:
-            self.kv_data[0].pop(key)
-            if isinstance(value, list):
-                self.add_array(key, value)
-            elif value is not None:
-                {str: self.add_string, int: self.add_uint32, float: self.add_float32}[type(value)](key, value)
-            super().write_header_to_file(path)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gguf, "GGUFWriter", Writer)
-        path = str(written(tmp_path / "d.gguf"))
+    path = str(changed(tmp_path / "d.gguf", {key: value}))
     report = check_models(path, target(tmp_path), Library(), engines=["llama.cpp"])
     seen = [f.observed for f in report.findings if f.code == "LCPP601"]
     assert (not seen) if said is None else any(said in one for one in seen), seen
+
+
+def test_what_cannot_be_opened_is_refused_by_the_engine_too(tmp_path: Path) -> None:
+    other, data = target(tmp_path), written(tmp_path / "d.gguf").read_bytes()
+    text = data.index(b"general.architecture") - 8
+    made = {
+        "gguf_init_from_reader": b"GGML" + data[4:],
+        "read: a text": data[:text] + struct.pack("<Q", 1 << 40) + data[text + 8 :],
+        "not within the file bounds": data[:-40],
+        "unknown model architecture: 'odd'": written(tmp_path / "e.gguf", arch="odd").read_bytes(),
+    }
+    for said, raw in made.items():
+        (tmp_path / "d.gguf").write_bytes(raw)
+        report = check_models(str(tmp_path / "d.gguf"), other, Library(), engines=["llama.cpp"])
+        assert [said in f.observed for f in report.findings if f.code == "LCPP601"] == [True], said
+    path = written(tmp_path / "f.gguf", arch="gemma3")  # the engine knows it, and no dialect does
+    report = check_models(str(path), other, Library(), engines=["llama.cpp"])
+    assert not [f for f in report.findings if f.code == "LCPP601"]
+
+
+@pytest.mark.parametrize(
+    ("values", "differs"),
+    [
+        ({}, False),
+        ({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.merges": ["a b"]}, True),
+        ({"tokenizer.ggml.add_eos_token": True}, True),
+        ({"tokenizer.ggml.add_bos_token": True}, False),  # as its kind of tokenizer does
+        ({"tokenizer.ggml.tokens": [f"t{n}" for n in range(39)] + ["other"]}, True),
+        ({"tokenizer.ggml.tokens": ["other"] + [f"t{n}" for n in range(1, 40)]}, False),
+    ],
+)
+def test_plain_drafter_has_the_vocabulary_of_a_target_that_is_gguf(
+    values: dict[str, Any], differs: bool, tmp_path: Path
+) -> None:
+    path = changed(tmp_path / "d.gguf", values, PLAIN, "llama")
+    other = written(tmp_path / "t.gguf", {"token_embd.weight": (40, H)}, "llama", layers=8)
+    report = check_models(str(path), str(other), Library(), engines=["llama.cpp"])
+    assert any("vocab type must match" in f.observed for f in report.findings) == differs
