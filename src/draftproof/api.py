@@ -617,6 +617,8 @@ def check_launch(
     target = target if target is not None else _pinned("target", made.target, made.target_revision, idle) or None
     if drafter is None:
         drafter = _pinned("drafter", made.drafter, made.drafter_revision, idle) or (target if family else None)
+    if drafter is None and isinstance(target, str) and _brings_target(target, library, made.engine):
+        drafter, target = target, None
     made = replace(made, findings=(*made.findings, *idle))
     launches = [made]
     if target is None and drafter is None:
@@ -789,6 +791,13 @@ def _only_readings(case: Case, drafter: Model, target: Model | None, library: Li
         found = fit if fit or target is None else found
     said = f"architectures {visible(view.checkpoint.config.texts('architectures'))} are those of whole models"
     return found, f"{said}; its tensors and its target leave no other reading" if len(found) == 1 else said
+
+
+def _brings_target(model: str, library: Library, engine: str) -> bool:
+    """Tell whether what a line serves is a drafter of the format that an engine reads a drafter's target from."""
+    profile = library.get("profile", engine)[0] if engine in library.files("profile") else None
+    opened = open_side(model, "drafter", library) if profile is not None and profile.lift_with else None
+    return isinstance(opened, Checkpoint) and profile is not None and profile.lift_with in opened.config.data
 
 
 def _alone(target: Any, library: Library, own: bool) -> Case:

@@ -853,6 +853,7 @@ def predict(
         "version": asked if ordered(asked) else version,
         "family": family,
         "line": "no" if flags is None else "yes",
+        "carried": _carried(profile, library, drafter, flags),
     }
     said |= dict.fromkeys(("runner", "method", "architecture", "code", "captured"), "")
     through = profile.configs
@@ -965,7 +966,7 @@ def advise(
     if target is not None and target.contract is None:
         target = replace(target, config=target.checkpoint.config)
     family = drafter.contract.id if drafter.contract else ""
-    said: dict[str, str | Unknown] = {"version": version, "family": family, "line": "no"}
+    said: dict[str, str | Unknown] = {"version": version, "family": family, "line": "no", "carried": ""}
     said |= dict.fromkeys(("runner", "method", "architecture", "code"), "") | {
         f"given.{k}": v for k, v in given.items()
     }
@@ -1050,6 +1051,16 @@ def _architecture(world: World, profile: Profile) -> str | Unknown:
             break
     known = [n for n in names if _class_of(profile, n, world)]
     return (known or names or [""])[0]
+
+
+def _carried(profile: Profile, library: Library, drafter: View, flags: Mapping[str, Any] | None) -> str:
+    """Return the name by which a launch serves the drafter itself, as that which brings its target; "" where it does not."""
+    if not flags or not profile.lift_with:
+        return ""
+    from draftproof.launch import carried  # noqa: PLC0415 (only where a launch is given)
+
+    source = drafter.checkpoint.source
+    return carried(flags, profile.engine, (source.name, source.repo), library)
 
 
 def _class_of(profile: Profile, architecture: str, world: World) -> str:

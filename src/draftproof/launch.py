@@ -1172,8 +1172,30 @@ def contradictions(made: Launch, engines: Iterable[str] = (), **sides: tuple[str
         yield finding("CLI661", "launch: engine", expected=f"a launch of {' or '.join(asked)}", observed=made.engine)
     for role, (model, names) in sides.items():
         typed = getattr(made, role)
+        if role == "target" and not made.drafter and typed and same(typed, sides.get("drafter", ("", ()))[0]):
+            continue  # the drafter alone: whether it brings its target is for the engine's rules
         if model and typed and _differ(model, typed, names):
             yield finding("CLI661", f"launch: {role}", expected=visible(model), observed=visible(typed))
+
+
+def same(one: str, other: str) -> bool:
+    """Tell whether two names are of the same model, as far as they say: a commit beside one is passed over."""
+    one, other = (text.partition("@")[0].rstrip("/") for text in (one, other))
+    paths = one.startswith((".", "/", "~")) or other.startswith((".", "/", "~"))
+    return bool(one) and (one == other or (paths and bool(other) and _path(one) == _path(other)))
+
+
+def _path(name: str) -> str:
+    return os.path.abspath(os.path.expanduser(name))
+
+
+def carried(flags: Mapping[str, Any], engine: str, names: Iterable[str], library: Library) -> str:
+    """Return the model that flags serve where it goes by one of these names, a drafter's, and none drafts for it."""
+    launches = library.get("launch", engine)[0]
+    if launches is None or _first(flags, launches.drafter):
+        return ""
+    typed = _first(flags, launches.target)
+    return typed if any(same(typed, name) for name in names) else ""
 
 
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)

@@ -727,6 +727,7 @@ SAYS = (
     "architecture",
     "family",
     "line",
+    "carried",
     "captured",
 )
 
