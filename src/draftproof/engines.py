@@ -1054,7 +1054,7 @@ def _architecture(world: World, profile: Profile) -> str | Unknown:
 
 
 def _carried(profile: Profile, library: Library, drafter: View, flags: Mapping[str, Any] | None) -> str:
-    """Return the name by which a launch serves the drafter itself, as that which brings its target; "" where it does not."""
+    """Return the name by which a launch serves the drafter itself, which may bring its target; "" where it does not."""
     if not flags or not profile.lift_with:
         return ""
     from draftproof.launch import carried  # noqa: PLC0415 (only where a launch is given)
