@@ -102,6 +102,7 @@ class Case:
     loads: dict[str, list[Finding]] = field(default_factory=dict)  # of each engine that is asked about
     paired: bool = False  # whether a target was asked for
     bare: View | None = None  # a drafter's folder that holds no checkpoint: an engine may be started with it
+    bare_target: View | None = None  # a target's file that cannot be opened
     otherwise: bool = False  # other engines, or another launch, are asked about than the pair names
 
 
@@ -201,7 +202,11 @@ def examine(
         opened = open_side(model, role, library, revision, base)
         if isinstance(opened, Finding):
             case.source.append(replace(opened, subject=f"{role} {opened.subject}"))
-            case.bare = _bare(model, base, library) if role == "drafter" else case.bare
+            bare = _bare(model, base, library)
+            if role == "drafter":
+                case.bare = bare
+            elif bare is not None and bare.checkpoint.source.stated:
+                case.bare_target = bare
         else:
             opened.source.repo = repo or opened.source.repo
             sides[role] = opened
@@ -292,7 +297,9 @@ def ask_engines(case: Case, engines: Sequence[str], launches: Sequence[Launch] =
     if drafter is None:
         return  # what conforms says of it comes first
     for engine in specs:
-        case.loads[engine] = judge((engine,), case.library, drafter, case.target, case.couple, flags)
+        case.loads[engine] = judge(
+            (engine,), case.library, drafter, case.target or case.bare_target, case.couple, flags
+        )
 
 
 def read_launches(

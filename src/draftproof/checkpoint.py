@@ -346,8 +346,9 @@ class Checkpoint:
             self.findings += [f for f in (*found, *source.notes) if f not in self.findings]
             return table
         if source.tensors is None:
-            gguf = source.kind == "gguf"
-            return Table(basis="of a GGUF target only its keys are read" if gguf else "no tensor table was published")
+            if source.kind == "gguf":
+                return Table(basis="of a GGUF target only its keys are read", format="gguf")
+            return Table(basis="no tensor table was published")
         if source.kind == "gguf":
             return Table(source.tensors, dict.fromkeys(source.tensors, next(iter(source.files))), format="gguf")
         if source.kind == "memory":

@@ -149,7 +149,11 @@ def judge(
             from draftproof.launch import at_version  # noqa: PLC0415 (only where a launch is given)
 
             flags = at_version(flags, one.engine, one.version, library)
-        sides = (profile, library, drafter, target, couple)
+        torn = target is not None and target.checkpoint.source.stated.get("part")
+        theirs = (
+            None if target is None or (torn and target.checkpoint.table().format not in profile.formats) else target
+        )
+        sides = (profile, library, drafter, theirs, couple)
         made = [predict(*sides, version=one.version, asked=one.asked, flags=flags)]
         if flags is None:  # any of its runners may serve
             made += [
@@ -1562,7 +1566,11 @@ def _target_made(profile: Profile, library: Library, world: World, rows: Sequenc
     target = world.target
     if target is None or not profile.makes:
         return
-    view = replace(target, contract=None, config=target.checkpoint.config)
+    source, format = target.checkpoint.source, ""
+    if source.stated:  # its keys stand for a config, and its tensors are not the target's own table
+        format = target.checkpoint.table().format
+    table = Table(source.stated.get("table", {}), format=format) if format else target.table
+    view = replace(target, contract=None, config=target.checkpoint.config, table=table)
     inner = World(
         profile, view, view, None, world.flags, {**world.said, "family": ""}, world.configs, {}, world.request
     )
@@ -1575,7 +1583,7 @@ def _target_made(profile: Profile, library: Library, world: World, rows: Sequenc
     class_: DrafterClass | None = library.get("class", id)[0] if id else None
     inner.add(class_.dims if class_ is not None else {})
     made: list[Effect] = []
-    alike: frozenset[int] | None = None
+    alike: frozenset[int] | None = frozenset() if "table" in source.stated else None
     if class_ is not None and view.checkpoint.source.kind == "folder":
         table, alike = _unlike_the_first(view.checkpoint.table())
         if table.state == "none" and not any(like(one, "tokenizer*") for one in view.checkpoint.source.files):
@@ -1584,9 +1592,9 @@ def _target_made(profile: Profile, library: Library, world: World, rows: Sequenc
     made += _rows(rows, inner, both=True)
     if alike is not None and class_ is not None and _value(world("stored.borrowed")) is not True:
         made += _tensors(profile, class_, inner, alike)
-    if architecture == "" and profile.unnamed is not None:
+    if architecture == "" and profile.unnamed is not None and not inner.drafter.table.format:
         made.append(_of(profile.unnamed))
-    for effect in made:
+    for effect in sorted(made, key=lambda e: not e.early):
         if effect.outcome == "refuses":
             yield effect.but(subject=f"target.{effect.subject}", early=True)
 

@@ -281,9 +281,15 @@ def open_gguf(
     Of a target only the keys are read: what they do not say is not known. What is wrong is added to parts: as of
     `read_gguf`, or missing, split, or arch and its name, unknown and its name.
     """
-    head, files = None, dict[str, int]()
     parts = parts if parts is not None else []
-    for part in _parts(path):
+    head = _head_of(path, spec, parts)
+    if isinstance(head, Finding):
+        return head
+    files = {path.name: path.stat().st_size}
+    if wrong := _not_first(head, path, spec):
+        parts.append("split")
+        return wrong
+    for number, part in enumerate(_parts(path, head)[1:], 1):
         if not part.is_file():
             parts.append("missing")
             expected, help = f"each part of {path.name} beside it", "put all parts into one folder, under their names"
@@ -293,16 +299,14 @@ def open_gguf(
         if isinstance(read, Finding):
             return read
         files[part.name] = part.stat().st_size
-        if head is None and (wrong := _not_first(read, path, spec)):
+        both = set(read.tensors) & set(head.tensors)
+        if both or read.keys.get("split.no") != number:
             parts.append("split")
-            return wrong
-        both = set(read.tensors) & set(head.tensors if head else ())
-        if both:
-            parts.append("split")
-            seen = f"{visible(min(both))} in two parts"
-            return finding("STF221", visible(spec), expected="each tensor in one part", observed=seen)
-        head = read if head is None else head._replace(tensors={**head.tensors, **read.tensors})
-    assert head is not None
+            said = f"split.no {visible(read.keys.get('split.no'))} in {visible(part.name)}"
+            seen = f"{visible(min(both))} in two parts" if both else said
+            expected = "each tensor in one part, and each part with its number, from 0"
+            return finding("STF221", visible(spec), expected=expected, observed=seen)
+        head = head._replace(tensors={**head.tensors, **read.tensors})
     kind = head.keys.get("general.architecture")
     known = [name for name, one in format.architectures.items() if role != "drafter" or not one.target]
     if kind not in known and (role == "drafter" or not isinstance(kind, str)):
@@ -313,7 +317,7 @@ def open_gguf(
         return unknown("SRC116", visible(spec), expected=expected, observed=visible(kind), help=help)
     source = Source(spec, "gguf", files, config=config_of(head, format), folder=path.parent)
     source.tensors = head.tensors if role == "drafter" else None
-    source.stated = _read_by_types(head, format, str(kind))
+    source.stated = {**_read_by_types(head, format, str(kind)), **({"table": head.tensors} if role == "target" else {})}
     return source
 
 
@@ -329,11 +333,11 @@ def bare_gguf(path: Path, spec: str, format: Format) -> Source | None:
     return source
 
 
-def _parts(path: Path) -> list[Path]:
-    """Return the parts of a file that is named as the first of several, itself the first; else the file alone."""
+def _parts(path: Path, head: Head) -> list[Path]:
+    """Return the parts that a file says it is the first of, by its name; else the file alone."""
     named = re.fullmatch(r"(.+)-00001-of-(\d{5})\.gguf", path.name)
-    count = int(named[2]) if named else 1
-    if named is None or not 1 < count <= MAX_PARTS:
+    count = head.keys.get("split.count", 1)
+    if named is None or type(count) is not int or not 1 < count <= MAX_PARTS or int(named[2]) != count:
         return [path]
     return [path.with_name(f"{named[1]}-{n:05}-of-{named[2]}.gguf") for n in range(1, count + 1)]
 
@@ -356,8 +360,8 @@ def _head_of(path: Path, spec: str, parts: list[str]) -> Head | Finding:
 
 def _not_first(head: Head, path: Path, spec: str) -> Finding | None:
     """Say that a file is a part of several, and not the first, or not named as one, if it is."""
-    count, number = head.keys.get("split.count", 1), head.keys.get("split.no", 0)
-    if type(count) is not int or count < 2 or (number == 0 and len(_parts(path)) == count):
+    count, number = head.keys.get("split.count", 1), head.keys.get("split.no")
+    if type(count) is not int or count < 2 or (number == 0 and len(_parts(path, head)) == count):
         return None
     expected = f"the first of its {count} parts, named …-00001-of-{count:05}.gguf"
     return finding("STF221", visible(spec), expected=expected, observed=f"part {visible(number)}, {visible(path.name)}",

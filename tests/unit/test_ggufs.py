@@ -179,6 +179,7 @@ def split(path: Path, *counts: int) -> list[Path]:
                 writer.add_key_value(field.name, field.contents(), field.types[0], last)
         writer.add_uint16("split.no", n)
         writer.add_uint16("split.count", len(counts))
+        writer.add_int32("split.tensors.count", len(TENSORS))
         for tensor in reader.tensors:
             writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
         writer.write_header_to_file()
@@ -200,6 +201,8 @@ def test_parts_are_read_as_one_and_the_first_stands_for_them(tmp_path: Path) -> 
         assert said in found[0].observed
     (tmp_path / "alone.gguf").rename(first)
     third.unlink()
+    report = check_models(str(first), str(tmp_path / "target"), Library(), engines=["llama.cpp"])
+    assert any("gguf_init_from_file" in f.observed for f in report.findings if f.code == "LCPP601")
     found = [f for f in check(str(first), str(tmp_path / "target")).findings if f.level == "error"]
     assert [(f.code, f.observed) for f in found] == [("STF221", f"no {third.name}")]
 
@@ -465,3 +468,24 @@ def test_plain_drafter_has_the_vocabulary_of_a_target_that_is_gguf(
     other = written(tmp_path / "t.gguf", {"token_embd.weight": (40, H)}, "llama", layers=8)
     report = check_models(str(path), str(other), Library(), engines=["llama.cpp"])
     assert any("vocab type must match" in f.observed for f in report.findings) == differs
+
+
+@pytest.mark.parametrize(
+    ("values", "cut", "said"),
+    [
+        ({}, 0, ""),
+        ({}, 40, "not within the file bounds"),
+        ({"llama.block_count": None}, 0, "key not found in model: llama.block_count"),
+        ({"llama.rope.freq_base": 10000}, 0, "key llama.rope.freq_base has a wrong type"),
+        ({"llama.attention.head_count": 8}, 0, "where it makes [32, 64]"),
+    ],
+)
+def test_target_that_is_gguf_is_read_by_the_engine_first(
+    values: dict[str, Any], cut: int, said: str, tmp_path: Path
+) -> None:
+    layers = {n.replace("blk.0.", f"blk.{i}."): s for i in range(8) for n, s in PLAIN.items()}
+    path = changed(tmp_path / "t.gguf", values, layers, "llama", layers=8)
+    path.write_bytes(path.read_bytes()[: -cut or None])
+    report = check_models(str(written(tmp_path / "d.gguf")), str(path), Library(), engines=["llama.cpp"])
+    seen = [f.observed for f in report.findings if f.code == "LCPP601"]
+    assert ([said in one for one in seen] == [True]) if said else not seen, seen
