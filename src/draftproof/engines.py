@@ -8,6 +8,7 @@ that apply. Each step yields effects. What they come to is decided last: the fir
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -384,7 +385,8 @@ class World:
         if not path:
             return Known("absent", f"launch: {flag}")
         if inside is None or not source.has_files:
-            return Known("elsewhere", f"launch: {flag}")
+            here = source.folder is not None and os.path.isabs(path)  # the drafter lies on this machine, and so may it
+            return Known("absent" if here and not os.path.exists(path) else "elsewhere", f"launch: {flag}")
         if not inside or inside in source.folders:
             return Known("folder", f"launch: {flag}")
         if inside not in source.files:

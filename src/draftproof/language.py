@@ -82,7 +82,9 @@ NAME = r"[a-z_][A-Za-z0-9_]*(\.[a-z_][A-Za-z0-9_]*)*"  # of a dim
 EXPR = Spec("expr", "an expression over dims")
 LEVEL = _s("how bad a breach is", choices=("error", "warning", "info"))
 CODE = _s("a rule's code; a trailing * stands for all that begin so", pattern=r"[A-Z]+\d*\*?")
-HELD = r"(int|float|bool|text|table|floats|ranges)\??( [<>]=?-?\d+)*|word\??( [\w-]+)+"  # how it is read
+HELD = (  # how it is read
+    r"(int|float|bool|text|table|list|floats|ints|texts|ranges)\??( [<>]=?-?\d+)*|(word|name|level|spelling)\??( [\w&-]+)+"
+)
 SOURCED = "where the fact was read"
 MATCHES = ("exact", "path", "glob", "part", "regex")  # how a text names modules
 DTYPE_SETS = {"float": ("BF16", "F16", "F32"), "index": ("I64", "I32")}  # names that stand for several dtypes

@@ -19,7 +19,7 @@ import operator
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -881,15 +881,15 @@ class _Reader:
             return value
         kind = kind.removesuffix("?")
         try:
-            if kind == "word" and value not in limits:
-                raise ValueError(said)
-            value = lax(kind, value) if kind != "word" else value
-            if kind != "word" and not all(
-                _LIMITS[limit.rstrip(_DIGITS)](value, float(limit.lstrip("<>="))) for limit in limits
-            ):
-                raise ValueError(said)
+            if kind in _WORDS:
+                if not _one_of(kind, value, limits):
+                    raise ValueError(said)
+            else:
+                value = lax(kind, value)
+                if not all(_LIMITS[limit.rstrip(_DIGITS)](value, float(limit.lstrip("<>="))) for limit in limits):
+                    raise ValueError(said)
         except (ValueError, OverflowError):
-            wanted = " ".join([_KINDS[kind], *limits]) if kind != "word" else f"one of {', '.join(limits)}"
+            wanted = f"one of {', '.join(limits)}" if kind in _WORDS else " ".join([_KINDS[kind], *limits])
             self.say("CLI658", f"{name}.{key}" if key else name, wanted, visible(value, 80))
             if flag.type == "units":  # its table is typed when flags are read
                 self.refused.append(f"argument {visible(name, 80)}")
@@ -1031,6 +1031,13 @@ def typed(flag: Flag, text: str) -> Any:
     return value
 
 
+def _one_of(kind: str, value: Any, words: Sequence[str]) -> bool:
+    """Tell whether a value is one of some words: as it is written, or in any case; a level may be its number."""
+    if kind == "level" and isinstance(value, (int, float)):
+        return value in range(len(words))
+    return isinstance(value, str) and _WORDS[kind](value) in words
+
+
 def lax(kind: str, value: Any) -> Any:
     """Return a value as pydantic types it where it is not strict: digits are a number; raises ValueError."""
     match kind:
@@ -1050,6 +1057,12 @@ def lax(kind: str, value: Any) -> Any:
             return value
         case "floats" if isinstance(value, list):
             return [lax("float", one) for one in value]
+        case "ints" if isinstance(value, list):
+            return [lax("int", one) for one in value]
+        case "texts" if isinstance(value, list):
+            return [lax("text", one) for one in value]
+        case "list" if isinstance(value, list):
+            return value
         case "ranges" if isinstance(value, list) and all(isinstance(row, list) and len(row) == 3 for row in value):
             return [[lax("int", one) for one in row] for row in value]
     raise ValueError(f"{kind}: {value!r}")
@@ -1073,6 +1086,12 @@ def columns(rows: Sequence[Sequence[int]]) -> dict[str, Any]:
 _TRUTHS = dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True) | dict.fromkeys(
     ("0", "off", "f", "false", "n", "no"), False
 )
+_WORDS: dict[str, Callable[[str], str]] = {  # kinds that are one of some words -> how what is written is read
+    "word": str,
+    "name": str.lower,
+    "level": str.lower,
+    "spelling": lambda text: text.lower().replace("-", "_"),
+}
 _LIMITS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _DIGITS = "-.0123456789"
 _KINDS = {
@@ -1082,6 +1101,9 @@ _KINDS = {
     "text": "a text",
     "table": "a JSON object",
     "floats": "a list of numbers",
+    "ints": "a list of integers",
+    "texts": "a list of texts",
+    "list": "a list",
     "ranges": "a list of [first, last, value], all integers",
 }
 _TYPES = {
