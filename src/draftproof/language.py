@@ -83,7 +83,8 @@ EXPR = Spec("expr", "an expression over dims")
 LEVEL = _s("how bad a breach is", choices=("error", "warning", "info"))
 CODE = _s("a rule's code; a trailing * stands for all that begin so", pattern=r"[A-Z]+\d*\*?")
 HELD = (  # how it is read
-    r"(int|float|bool|text|table|list|floats|ints|texts|ranges)\??( [<>]=?-?\d+)*|(word|name|level|spelling)\??( [\w&-]+)+"
+    r"(int|float|bool|text|table|list|floats|ints|texts|ranges)\??( [<>]=?-?\d+)*"
+    r"|(word|name|level|spelling)\??( [\w&-]+)+"
 )
 SOURCED = "where the fact was read"
 MATCHES = ("exact", "path", "glob", "part", "regex")  # how a text names modules

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from draftproof.dims import Absent, Known, Seen, Unknown, value_of
@@ -651,7 +652,7 @@ class _Reader:
 
     def all(self) -> None:
         """Read every word."""
-        words = list(self.made.args)
+        words = self.pulled(list(self.made.args))
         positional, over = self.made.command.positional, False
         self.lead(words)
         if self.made.command.once and any(self.names(word, positional) for word in words):
@@ -672,6 +673,35 @@ class _Reader:
                 n = self.flag(word, words, n)
         for flag, name, table in self.tables.values():
             self.put(flag, name, table)
+
+    def pulled(self, words: list[Word]) -> list[Word]:
+        """Return the words with those of the file that a flag names, if it is YAML on this machine, in front of all."""
+        at = [
+            n
+            for n, word in enumerate(words)
+            if any(word.text in self.launches.flag(d).names for d in self.launches.unread)
+        ]
+        if not self.launches.unread_whole or len(at) != 1 or at[0] + 1 >= len(words):
+            return words
+        name = words[at[0] + 1]
+        table = _yaml(name.text) if not name.holes else None
+        if table is None:
+            return words
+        told: list[str] = []
+        for key, value in table.items():
+            flag = f"--{key}"
+            if value is True:
+                told.append(flag)
+            elif value is False:
+                told += [off] if len(self.launches.find(off := f"--no-{key}", exact=True)) == 1 else []
+            elif isinstance(value, list):
+                told += [flag, *map(str, value)] if value else []
+            else:
+                told += [flag, json.dumps(value) if isinstance(value, dict) else str(value)]
+        made = [Word(text, (name.at[0],) * (len(text) + 1), (), False) for text in told]
+        rest = words[: at[0]] + words[at[0] + 2 :]
+        first = 1 if self.made.command.positional and words and at[0] > 0 and not self.is_flag(words[0]) else 0
+        return rest[:first] + made + rest[first:]
 
     def names(self, word: Word, dest: str) -> bool:
         """Tell whether a word is the name of a flag, in full."""
@@ -1160,6 +1190,20 @@ def _size(text: str) -> int:
         return int(text)
     many = int(_UNITS[found[2]])
     return int(float(found[1]) * many) if found[2].islower() else int(found[1]) * many
+
+
+def _yaml(name: str) -> dict[str, Any] | None:
+    """Return what a YAML file of this machine holds, or None where there is none, or it is no table of plain values."""
+    import yaml  # type: ignore[import-untyped]  # noqa: PLC0415 (only few launches name one)
+
+    path = Path(name)
+    try:
+        if path.suffix not in (".yaml", ".yml") or not path.is_file() or path.stat().st_size > MAX_LINE:
+            return None
+        held = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return {str(key): json.loads(json.dumps(value)) for key, value in held.items()}
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError, yaml.YAMLError):
+        return None
 
 
 def _json(text: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -389,6 +390,59 @@ def test_flags_written_as_words_are_read_again(data: st.DataObject, launches: La
 )
 def test_what_a_name_stands_for_as_it_is_typed(words: str, flags: dict[str, Any]) -> None:
     assert flags_of(["vllm", "serve", "M", *words.split()], {}, LIBRARY) == {"model": "M", "env": {}, **flags}
+
+
+YAML = """
+max-model-len: 128
+enforce-eager: true
+enable-prefix-caching: false
+served-model-name: [a, b]
+speculative-config: {method: eagle3, model: D, num_speculative_tokens: 3}
+"""
+
+
+def test_flags_of_a_yaml_file_that_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "flags.yaml"
+    path.write_text(YAML)
+    spec = {"method": "eagle3", "model": "D", "num_speculative_tokens": 3}
+    held = {"enforce_eager": True, "enable_prefix_caching": False, "served_model_name": ["a", "b"], "env": {}}
+    made = parse(f"vllm serve M --config {path} --max-model-len 64", LIBRARY)
+    assert made.flags == {"model": "M", "max_model_len": 64, "speculative_config": spec, **held}
+    assert (made.target, made.drafter, [f.code for f in made.findings]) == ("M", "D", ["CLI660"])
+    assert "model" not in parse(f"vllm serve --config {path}", LIBRARY).flags
+
+
+@pytest.mark.parametrize("text", ["[a]", "a: &a [*a]", "{", "a: 2026-12-01", "\0", "- - -"])
+def test_file_that_is_no_table_of_flags_is_not_read(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "flags.yaml"
+    path.write_text(text)
+    assert flags_of(["vllm", "serve", "M", "--config", str(path)], {}, LIBRARY)["unread"] == [str(path)]
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "taken"),
+    [
+        ("--attention-config", '{"backend": "Triton_Attn"}', True),
+        ("--attention-config", '{"backend": "triton-attn"}', False),
+        ("--attention-config", '{"flash_attn_version": 5}', False),
+        ("--kernel-config", '{"moe_backend": "BATCHED-triton"}', True),
+        ("--kernel-config", '{"moe_backend": "nope"}', False),
+        ("--compilation-config", '{"mode": 3}', True),
+        ("--compilation-config", '{"mode": 4}', False),
+        ("--compilation-config", '{"mode": "vllm_compile"}', True),
+        ("--compilation-config", '{"mode": "3"}', False),
+        ("--compilation-config", '{"mode": []}', False),
+        ("--compilation-config", '{"cudagraph_capture_sizes": [1, "2"]}', True),
+        ("--compilation-config", '{"cudagraph_capture_sizes": [1, "b"]}', False),
+        ("--compilation-config", '{"splitting_ops": ["a", 1]}', False),
+        ("--compilation-config", '{"compile_sizes": [1, "a"]}', True),
+        ("--compilation-config", '{"compile_sizes": 1}', False),
+        ("--kv-transfer-config", '{"kv_role": "both"}', False),
+        ("--kv-transfer-config", '{"kv_role": null}', True),
+    ],
+)
+def test_key_of_a_table_takes_some_words(flag: str, value: str, taken: bool) -> None:
+    assert ("refused" not in flags_of(["vllm", "serve", "M", flag, value], {}, LIBRARY)) is taken
 
 
 def test_short_name_that_takes_few_words_apart() -> None:
