@@ -1039,9 +1039,13 @@ def typed(flag: Flag, text: str) -> Any:
             case "words":  # of the choices, with commas between them
                 odd = [word for word in text.split(",") if word not in flag.choices]
                 if odd:
-                    close = nearest(odd[0][:100], map(str, flag.choices), 0.6)
+                    close = _close(odd[0], flag.choices)
                     raise _Bad(f"some of {', '.join(map(str, flag.choices))}{close}", text.find(odd[0]))
                 return text
+            case "falling":  # numbers with commas between them; as text where one is above the one before it, or none
+                values = [_stod(part.strip()) for part in text.split(",")]
+                fine = all(map(math.isfinite, values)) and values == sorted(values, reverse=True)
+                return values if fine else text
     except json.JSONDecodeError as error:
         raise _Bad(f"JSON: {error.msg}", error.pos, "CLI659") from None
     except (ValueError, OverflowError, RecursionError):
@@ -1052,7 +1056,7 @@ def typed(flag: Flag, text: str) -> Any:
     if type(value) in (int, float) and value in flag.never:
         raise _Bad(f"a number other than {value:g}")
     if flag.choices and value not in flag.choices and str(value) not in map(str, flag.choices):
-        close = nearest(text[:100], map(str, flag.choices), 0.6)
+        close = _close(text, flag.choices)
         raise _Bad(f"one of {', '.join(map(str, flag.choices))}{close}")
     if type(value) in (int, float) and not (flag.low is None or value >= flag.low):
         raise _Bad(f"a number of at least {flag.low}")
@@ -1066,6 +1070,13 @@ def _one_of(kind: str, value: Any, words: Sequence[str]) -> bool:
     if kind == "level" and isinstance(value, (int, float)):
         return value in range(len(words))
     return isinstance(value, str) and _WORDS[kind](value) in words
+
+
+def _close(word: str, choices: Sequence[Any]) -> str:
+    """Return " (did you mean X?)" for the choice of which a word is the first or the last part, or the nearest."""
+    names = list(map(str, choices))
+    part = next((name for name in names if name.startswith(f"{word}-") or name.endswith(f"-{word}")), "")
+    return f" (did you mean {part!r}?)" if part and word else nearest(word[:100], names, 0.6)
 
 
 def lax(kind: str, value: Any) -> Any:
@@ -1142,6 +1153,7 @@ _TYPES = {
     "stoi": "an integer",
     "stoul": "an integer",
     "stof": "a number",
+    "falling": "numbers with commas between them",
     "size": "an integer, such as 4096, 4k or 4K",
     "json": "JSON",
     "units": "JSON",
@@ -1181,6 +1193,14 @@ def _stof(text: str) -> float | None:
     if math.isinf(value) and number[:1] in "0123456789.":
         raise OverflowError
     return None if math.isnan(value) else sign * min(value, 2.0**62)
+
+
+def _stod(text: str) -> float:
+    """Return the number that the whole of a text is; raises ValueError."""
+    found = _STOF.fullmatch(text)
+    if found is None:
+        raise ValueError
+    return (-1 if found[1] == "-" else 1) * (float.fromhex(found[2]) if "x" in found[2].lower() else float(found[2]))
 
 
 def _size(text: str) -> int:
