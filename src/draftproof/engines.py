@@ -442,6 +442,30 @@ class World:
             return Absent(f"the {whose}'s {name}: {error}")
         return Known(len({*(parsed.ids or {}), *parsed.added}), f"the {whose}'s {name}")
 
+    def _words(self, key: str) -> Seen:
+        """Return what the libraries make of the drafter's tokenizer files, of those that are not large."""
+        from draftproof.wordfiles import beside, refused  # noqa: PLC0415 (few rules ask for it)
+
+        source = self.drafter.checkpoint.source
+        names = {"tokenizer": ["tokenizer.json"], "pieces": ["tokenizer.model"]}.get(
+            key, ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
+        )
+        there = source.files if source.kind == "folder" else {}
+        if key == "pieces":
+            size = there.get(names[0])
+            begins = source.read(names[0], 0, 1) if size else b""
+            return Known("absent" if size is None else "model" if begins == b"\n" else "odd", names[0])
+        held: list[Any] = []
+        for name in names:
+            try:
+                read = 0 < there.get(name, 0) <= WHOLE_LIMIT
+                held.append(json.loads(source.read(name, 0, there[name]).decode("utf-8")) if read else None)
+            except (OSError, ValueError, RecursionError):
+                held.append(None)
+        if key == "words":
+            return Known(beside(*held), names[0])
+        return Known(refused(held[0]) if isinstance(held[0], dict) else "", names[0])
+
     def _last_token(self) -> Seen:
         """Return the highest id of the drafter's tokenizer; what files beside it add comes after its own tokens."""
         from draftproof.tokenizer import parse_vocabulary  # noqa: PLC0415 (few rules ask for it)
@@ -463,7 +487,8 @@ class World:
         except (Bad, OSError, ValueError, RecursionError) as error:
             return Absent(f"{name}: {error}")
         special, listed, added = (one if isinstance(one, dict) else {} for one in beside)
-        named = [value for table in (special, listed) for key, value in table.items() if key.endswith("_token")]
+        named = [value for table in (special, listed) for key, value in table.items()
+                 if key.endswith("_token") and not key.startswith("add_")]  # fmt: skip
         texts = [one.get("content") if isinstance(one, dict) else one for one in named]
         more = {text for text in texts if isinstance(text, str)}
         more |= {text for text, id in added.items() if type(id) is not int or id not in parsed.added}
@@ -501,12 +526,15 @@ class World:
         whether a file that does not belong comes after those that do, and is no copy of one; tokens is how many the
         target's tokenizer has, last the highest id that the drafter's own gives, of one that is not large; target_files
         are the names of all that lies in its folder, target_index what its index holds for weight_map; format is that
-        of the files.
+        of the files. tokenizer is why its library does not read the tokenizer.json, words the error for what lies
+        beside that, pieces whether a tokenizer.model begins as one does: model, odd or absent.
         """
         if key == "tokens":
             return self._tokens(self.target, "target")
         if key == "last":
             return self._last_token()
+        if key in ("tokenizer", "words", "pieces"):
+            return self._words(key)
         if key == "target_index":
             return self._text_of("target", "model.safetensors.index", "weight_map")
         if key == "target_files":
