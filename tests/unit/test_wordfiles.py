@@ -84,7 +84,8 @@ def test_what_is_nested_without_end_ends() -> None:
     for _ in range(60):
         part = {"type": "Sequence", "pretokenizers": [part]}
     assert refused(changed("pre_tokenizer", part)) == ""
-    assert refused([]) and refused(None)
+    assert refused([])
+    assert refused(None)
 
 
 @pytest.mark.parametrize(
