@@ -737,6 +737,8 @@ class _Reader:
             if one and one[0].takes != "none":
                 found, attached = one, 2
         if len(found) != 1:
+            if key and not equals and n >= len(words):  # it is taken for a key of a table, whatever its name
+                self.flags["cut"] = visible(word.text, 80)
             self.unknown(word, [flag.names[0] for flag in found])
             after = words[n] if n < len(words) else None
             return n + (not equals and after is not None and not self.is_flag(after) and self.plain(found))
