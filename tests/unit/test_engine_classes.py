@@ -114,11 +114,27 @@ EXAONE_TENSORS: Shapes = {
     **attention("mtp.layers.0."), **mlp("mtp.layers.0.mlp."),
     **norms("mtp.layers.0.", "post_attention_layernorm", "post_feedforward_layernorm"),
 }  # fmt: skip
+NEMOTRON: dict[str, Any] = {
+    **BASE, "architectures": ["NemotronHForCausalLM"], "model_type": "nemotron_h", "n_routed_experts": 2,
+    "num_experts_per_tok": 1, "moe_intermediate_size": 48, "n_shared_experts": 1,
+    "moe_shared_expert_intermediate_size": 24, "mtp_hybrid_override_pattern": "*E", "num_nextn_predict_layers": 1,
+}  # fmt: skip
+NEMOTRON_TENSORS: Shapes = {
+    **norms("mtp.layers.0.", "enorm", "hnorm", "norm"), **norms("mtp.layers.1.", "norm", "final_layernorm"),
+    "mtp.layers.0.eh_proj.weight": (64, 128), "mtp.layers.1.mixer.gate.weight": (2, 64),
+    "mtp.layers.1.mixer.gate.e_score_correction_bias": (2,), "mtp.layers.0.mixer.q_proj.weight": (128, 64),
+    "mtp.layers.0.mixer.k_proj.weight": (64, 64), "mtp.layers.0.mixer.v_proj.weight": (64, 64),
+    "mtp.layers.0.mixer.o_proj.weight": (64, 128), "mtp.layers.1.mixer.shared_experts.up_proj.weight": (24, 64),
+    "mtp.layers.1.mixer.shared_experts.down_proj.weight": (64, 24), "model.layers.0.norm.weight": (48,),
+    **{f"mtp.layers.1.mixer.experts.{i}.up_proj.weight": (48, 64) for i in range(2)},
+    **{f"mtp.layers.1.mixer.experts.{i}.down_proj.weight": (64, 48) for i in range(2)},
+}  # fmt: skip
 MADE: dict[str, tuple[str, dict[str, Any], Shapes, dict[str, Any]]] = {
     "vllm-mtp-hy-v3": ("mtp", HY, HY_TENSORS, HY),
     "vllm-mtp-gemma4": ("mtp", GEMMA, GEMMA_TENSORS, TARGET),
     "vllm-dflash-laguna": ("dflash", LAGUNA, LAGUNA_TENSORS, TARGET),
     "vllm-mtp-bailing": ("mtp", BAILING, BAILING_TENSORS, BAILING),
+    "vllm-mtp-nemotron-h": ("mtp", NEMOTRON, NEMOTRON_TENSORS, NEMOTRON),
     "vllm-mtp-exaone4-5": ("mtp", EXAONE, EXAONE_TENSORS, EXAONE),
 }
 
@@ -161,6 +177,9 @@ def test_all_that_a_class_takes_finds_its_place(id: str) -> None:
         ("vllm-dflash-laguna", "fc.weight", (64, 64), "AssertionError"),
         ("vllm-mtp-bailing", f"{AT}final_layernorm.weight", None, "ValueError"),
         ("vllm-mtp-bailing", f"{AT}attention.kv_a_layernorm.weight", (24,), "AssertionError"),
+        ("vllm-mtp-nemotron-h", "mtp.layers.1.norm.weight", None, "ValueError"),
+        ("vllm-mtp-nemotron-h", "mtp.layers.0.mixer.o_proj.weight", (32, 128), "AssertionError"),
+        ("vllm-mtp-exaone4-5", "model.language_model.layers.0.mlp.up_proj.weight", (8, 64), ""),
         ("vllm-mtp-exaone4-5", "mtp.extra.weight", (3,), "ValueError"),
         ("vllm-mtp-exaone4-5", "mtp.norm.weight", None, "ValueError"),
         ("vllm-mtp-exaone4-5", "model.language_model.layers.0.extra.weight", (3,), ""),
