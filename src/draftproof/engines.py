@@ -157,11 +157,12 @@ def judge(
         sides = (profile, library, drafter, theirs, couple)
         made = [predict(*sides, version=one.version, asked=one.asked, flags=flags)]
         if flags is None:  # any of its runners may serve
-            made += [
+            others = (
                 predict(*sides, version=one.version, asked=one.asked, runner=runner, like=made[0])
                 for runner in dict.fromkeys(row.is_ for row in profile.runners)
                 if runner != made[0].runner
-            ]
+            )
+            made += [other for other in others if other.refusal is None or other.refusal.kind != "launch"]
         for each in made:
             each.near = one.near
         out += findings_of(*made)
