@@ -113,7 +113,7 @@ def _versions(
     known = [(one, v) for v in read for word in (v.is_, *v.also) if (one := _parsed(word)) is not None]
     if re.match(r"\s*[<>=!~]", text):
         wanted = _range(text)
-        if wanted is None:
+        if wanted is None or _empty(wanted):
             found.append(_unread(spec, name, library))
             return
         yield from _within(name, text, wanted, known, found)
@@ -122,7 +122,7 @@ def _versions(
         yield Asked(name, max(known, key=lambda row: row[0].version)[1].is_, text)
         return
     one = _parsed(text)
-    if one is None:
+    if one is None or text.startswith(("-", "_")):
         found.append(_unread(spec, name, library))
         return
     yield _nearest(name, text, one, known)
@@ -214,6 +214,21 @@ def _range(text: str) -> SpecifierSet | None:
         return SpecifierSet(text)
     except InvalidSpecifier:
         return None
+
+
+def _empty(wanted: SpecifierSet) -> bool:
+    """Tell whether no version lies in a range; if one does, one of its ends does, or what is just beside an end."""
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415
+
+    beside = ["0", "99999"]
+    for one in wanted:
+        try:
+            end = Version(one.version.removesuffix(".*")).base_version
+        except InvalidVersion:
+            return False  # an arbitrary equality
+        *first, last = end.split(".")
+        beside += [end, f"{end}.1", ".".join([*first, str(max(int(last) - 1, 0)), "99999"])]
+    return not any(wanted.contains(one, prereleases=True) for one in beside) and len(wanted) > 1
 
 
 def _within(

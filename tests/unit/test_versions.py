@@ -164,6 +164,11 @@ def test_all_asks_about_every_engine_once(library: Library) -> None:
         ("motor@0.33.O", "CLI652", "did you mean '0.33.0'?"),
         ("motor@instaled", "CLI652", "did you mean 'installed'?"),
         ("motor@>=abc", "CLI652", "motor@>=abc"),
+        ("motor@-1", "CLI652", "motor@-1"),
+        ("motor@_0.33.0", "CLI652", "motor@_0.33.0"),
+        ("motor@>=0.33,<0.30", "CLI652", "motor@>=0.33,<0.30"),
+        ("motor@==0.33.0,!=0.33.0", "CLI652", "motor@==0.33.0,!=0.33.0"),
+        ("motor@~=0.33,<0.33", "CLI652", "motor@~=0.33,<0.33"),
         ("motor@installed", "CLI653", "none of them is installed"),
     ],
 )
