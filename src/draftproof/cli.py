@@ -312,6 +312,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     top = parser(words[0] if words and words[0] in _ARGUMENTS else "")
     args = top.parse_args(words)
+    if empty := _empty(words):
+        top.error(f"the {empty} is an empty text: was a variable not set?")
     code = 0
     try:
         text, code = _COMMANDS[args.command](args, top)
@@ -322,6 +324,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code
+
+
+def _empty(words: Sequence[str]) -> str:
+    """Return the option whose value is an empty text; a launch line and an engine have findings of their own."""
+    for before, word in zip(("", *words), words, strict=False):
+        name = before if word == "" else word.partition("=")[0] if word.startswith("--") and word.endswith("=") else ""
+        if name.startswith("--") and name not in ("--launch", "--engine"):
+            return name.lstrip("-")
+    return ""
 
 
 def _deliver(text: str, output: str | None, top: argparse.ArgumentParser) -> int:
@@ -374,9 +385,8 @@ def _report(report: Any, args: argparse.Namespace) -> tuple[str, int]:
 def _check(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str, int]:
     from draftproof import api  # noqa: PLC0415
 
-    for name in ("pair", "drafter", "target", "config", "release"):
-        if getattr(args, name) == "":
-            top.error(f"the {name} is an empty text: was a variable not set?")
+    if args.pair == "":
+        top.error("the pair is an empty text: was a variable not set?")
     if args.launch is not None and not (args.pair or args.config or args.release):
         library = _library(args, top)
         sides = (args.drafter or None, args.target or None)
@@ -429,8 +439,6 @@ def _adapt(args: argparse.Namespace, top: argparse.ArgumentParser) -> tuple[str,
             top.error(f"--{flag} goes with --write DIR")
     if not args.to and not args.engine:
         top.error("adapt takes --to TARGET, or --engine NAME for the target that the drafter declares")
-    if args.trainer == "":
-        top.error("the trainer is an empty text: was a variable not set?")
     more = {"like": args.like, "family": args.family or "", "trainer": args.trainer or "", "engines": args.engine}
     if args.write:
         more |= {"force": args.force, "anyway": args.anyway}
