@@ -579,6 +579,8 @@ def _read(words: list[Word], env: dict[str, str], line: str, library: Library, w
     flags: dict[str, Any] = {**reader.flags, "env": {name: _filled(value) for name, value in env.items()}}
     if reader.refused:
         flags["refused"] = "; ".join(reader.refused)
+    if made.command is not made.launches.commands[0]:
+        flags["program"] = " ".join(made.command.words)  # the first is what is meant without a word
     return Launch(
         whole,
         made.id,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import builder as b
-from draftproof import api, cli, render
+from draftproof import api, cli, engines, render
 from draftproof.findings import Report
 from draftproof.launch import parse
 from draftproof.library import Library
-from draftproof.testing import fixtures
+from draftproof.testing import cases, fixtures, truth
 
 DRAFTER, TARGET = "AQ-MedAI/Kimi-K2-Instruct-eagle3", "moonshotai/Kimi-K2.5"
 SPEC = json.dumps({"method": "eagle3", "model": DRAFTER, "num_speculative_tokens": 3})
@@ -302,3 +302,48 @@ def test_revision_of_a_path_has_no_meaning(engine: str, tmp_path: Path) -> None:
     )
     found = [f for f in api.check_launch(line, Library()).findings if f.code == "CLI662"]
     assert {(f.level, f.subject) for f in found} == {("info", "launch: target"), ("info", "launch: drafter")}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("llama-cli -m T -md D --spec-type draft-eagle3 -p hi -n 64 -st", ""),
+        ("llama serve -m T -md D --spec-type draft-eagle3 --port 80", ""),
+        ("llama-cli -m T -md D --spec-type draft-eagle3 --port 80", "llama-cli does not take"),
+        ("llama-server -m T -md D --spec-type draft-eagle3 -p hi", "llama-server does not take"),
+        ("llama-speculative-simple -m T -md D --spec-type draft-eagle3 -p hi --color on", ""),
+        (
+            "llama-speculative-simple -m T -md D --spec-type draft-eagle3 --jinja",
+            "llama-speculative-simple do not take",
+        ),
+        ("llama-speculative-simple -m T -md D -p hi", "failed to initialize speculative decoding"),
+        ("llama-speculative -m T -p hi", "--model-draft is required"),
+        ("llama-server -m T -md D --spec-type draft-eagle3 --spec-synth-rates 0.9,0.8,0.8", ""),
+        ("llama-server -m T -md D --spec-type draft-eagle3 --spec-synth-rates 0.8,0.9,0.8", "--spec-synth-rates wants"),
+        ("llama-server -m T -md D --spec-type draft-eagle3 --spec-synth-rates 0.9", "--spec-synth-rates wants one"),
+        ("llama-server -m T -md D --spec-type draft-eagle3 --spec-synth-rates nan,0,0", "--spec-synth-rates wants"),
+        ("llama-server -m T -md D --spec-type draft-eagle3 --spec-synth-rates a", "argument --spec-synth-rates"),
+        ("llama-server -m T -md D --spec-type draft-eagle3 --grammar yes", "failed to parse grammar"),
+        ("llama-server -m T -md D --spec-type draft-eagle3 -sm tensor -fa off", "requires flash_attn to be enabled"),
+        ("llama-server -m T -md D --spec-type draft-eagle3 -devd 1", "argument -devd"),
+    ],
+)
+def test_each_program_of_llama_cpp_takes_its_own_flags(line: str, said: str) -> None:
+    made = truth.predict(cases.case("known/healthy"), "llama.cpp", "2026.10.11549")
+    assert made.world is not None
+    world = made.world
+    flags = parse(line, Library()).flags
+    made = engines.predict(made.profile, Library(), world.drafter, world.target, world.couple, flags=flags)
+    seen = [effect.see for effect in made.effects if effect.outcome == "refuses"]
+    assert any(said in one for one in seen) if said else not seen, seen
+
+
+def test_the_nearer_word_is_offered() -> None:
+    for word, near in (
+        ("draft", "draft-simple"),
+        ("mtp", "draft-mtp"),
+        ("eagle3", "draft-eagle3"),
+        ("ngram-mo", "ngram-mod"),
+    ):
+        found = parse(f"llama-server -m T --spec-type {word}", Library()).findings
+        assert [f"did you mean {near!r}" in f.expected for f in found] == [True], found
