@@ -376,14 +376,19 @@ class World:
         return odd if odd is not None and True not in said else Known(True in said, "the drafter's files")
 
     def _named(self, flag: str) -> Seen:
-        """Return what a file of the drafter is that a flag names: absent, folder, nothing, zip, other, elsewhere."""
+        """Return what a file of the drafter is that a flag names: absent, folder, nothing, zip, other, elsewhere.
+
+        Of a drafter in a folder of this machine, a path that is no name of a repo is one of it too.
+        """
         seen = self._flag(flag)
         if not isinstance(seen, Known) or not isinstance(seen.value, str):
             return seen
         source, path = self.drafter.checkpoint.source, seen.value
         places = [place.rstrip("/") for place in (source.name, source.repo, str(source.folder or "")) if place]
         inside = next((path[len(place) :].strip("/") for place in places if f"{path}/".startswith(f"{place}/")), None)
-        if not path:
+        # of the machine that this runs on, and no name of a repo
+        near = source.kind == "folder" and (path.startswith(("/", "./", "../")) or path.count("/") > 1)
+        if not path or near and not os.path.exists(path):
             return Known("absent", f"launch: {flag}")
         if inside is None or not source.has_files:
             here = source.folder is not None and os.path.isabs(path)  # the drafter lies on this machine, and so may it
