@@ -183,6 +183,9 @@ class _Memo(dict[str, Seen]):
         return self.find(name)
 
 
+_OF_LINE = ("refused", "unread", "misplaced", "cut", "spoilt", "pulled")  # no flags: what was found out of a line
+
+
 class World:
     """Look up what an engine sees: its own facts and dims, flags of the launch, both configs, and the pair's dims."""
 
@@ -388,7 +391,7 @@ class World:
         inside = next((path[len(place) :].strip("/") for place in places if f"{path}/".startswith(f"{place}/")), None)
         # of the machine that this runs on, and no name of a repo
         near = source.kind == "folder" and (path.startswith(("/", "./", "../")) or path.count("/") > 1)
-        if not path or near and not os.path.exists(path):
+        if not path or (near and not os.path.exists(path)):
             return Known("absent", f"launch: {flag}")
         if inside is None or not source.has_files:
             here = source.folder is not None and os.path.isabs(path)  # the drafter lies on this machine, and so may it
@@ -664,7 +667,7 @@ class World:
         value: Any = self.flags
         for part in key.split("."):
             if not isinstance(value, Mapping) or part not in value:
-                if key not in ("refused", "unread", "misplaced", "cut") and self.flags.get("unread"):
+                if key not in _OF_LINE and self.flags.get("unread"):
                     return Unknown(f"{key} may stand in a file that the launch names", told=True)
                 return Absent(f"launch: {key}")
             value = value[part]

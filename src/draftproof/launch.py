@@ -8,7 +8,8 @@ What comes out is what rules of an engine speak of: ``launch.<dest>`` with a typ
 ``launch.refused``, what the engine's own reading of its flags will not take, and ``launch.odd``, keys that a table of
 its may not have, ``launch.unfit``, what a flag or such a key may not hold, ``launch.misplaced``, what does not stand
 where it must, ``launch.cut``, a key that nothing stands behind, ``launch.unread``, files that the line names for more
-flags, and ``launch.ranges``, the columns of what is written in ranges, which are looked at later.
+flags, ``launch.spoilt``, what is wrong with such a file, ``launch.pulled``, the keys of one that was read, and
+``launch.ranges``, the columns of what is written in ranges, which are looked at later.
 """
 
 from __future__ import annotations
@@ -683,12 +684,14 @@ class _Reader:
             for n, word in enumerate(words)
             if any(word.text in self.launches.flag(d).names for d in self.launches.unread)
         ]
-        if not self.launches.unread_whole or len(at) != 1 or at[0] + 1 >= len(words):
+        if not self.launches.unread_whole or not at or at[0] + 1 >= len(words):
             return words
         name = words[at[0] + 1]
-        table = _yaml(name.text) if not name.holes else None
+        table, fault = (None, "twice") if len(at) > 1 else _yaml(name.text) if not name.holes else (None, "")
+        self.flags |= {"spoilt": fault} if fault else {}
         if table is None:
             return words
+        self.flags["pulled"] = [key.replace("-", "_") for key in table]
         told: list[str] = []
         for key, value in table.items():
             flag = f"--{key}"
@@ -1216,18 +1219,24 @@ def _size(text: str) -> int:
     return int(float(found[1]) * many) if found[2].islower() else int(found[1]) * many
 
 
-def _yaml(name: str) -> dict[str, Any] | None:
-    """Return what a YAML file of this machine holds, or None where there is none, or it is no table of plain values."""
+def _yaml(name: str) -> tuple[dict[str, Any] | None, str]:
+    """Return what a YAML file of this machine holds, or none, and what is wrong with it where that can be told."""
     import yaml  # type: ignore[import-untyped]  # noqa: PLC0415 (only few launches name one)
 
     path = Path(name)
+    if path.suffix.lower() not in (".yaml", ".yml"):
+        return None, "suffix"
     try:
-        if path.suffix not in (".yaml", ".yml") or not path.is_file() or path.stat().st_size > MAX_LINE:
-            return None
+        if not path.is_file() or path.stat().st_size > MAX_LINE:
+            return None, ""
         held = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return {str(key): json.loads(json.dumps(value)) for key, value in held.items()}
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError, yaml.YAMLError):
-        return None
+        if not isinstance(held, dict):
+            return ({}, "empty") if held is None else (None, "no table")
+        return {str(key): json.loads(json.dumps(value)) for key, value in held.items()}, ""
+    except yaml.YAMLError as error:
+        return None, type(error).__name__
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return None, ""
 
 
 def _json(text: str) -> Any:

@@ -375,7 +375,10 @@ def test_flags_written_as_words_are_read_again(data: st.DataObject, launches: La
     flags = {flag.dest: data.draw(values(flag)) for flag in chosen}
     made = words_of(launches, flags)
     for read in (flags_of(made, {}, LIBRARY), parse(quote({}, made), LIBRARY).flags):
-        assert {name: value for name, value in read.items() if name not in ("unfit", "ranges")} == {**flags, "env": {}}
+        assert {name: value for name, value in read.items() if name not in ("unfit", "ranges", "spoilt")} == {
+            **flags,
+            "env": {},
+        }
 
 
 @pytest.mark.parametrize(
@@ -383,7 +386,7 @@ def test_flags_written_as_words_are_read_again(data: st.DataObject, launches: La
     [
         ("--config=flags.yaml", {}),  # such a file is never opened
         ("--config flags.yaml", {"config": "flags.yaml", "unread": ["flags.yaml"]}),
-        ("--config a --config b", {"config": "b", "unread": ["a", "b"]}),
+        ("--config a --config b", {"config": "b", "unread": ["a", "b"], "spoilt": "twice"}),
         ("--config", {"refused": "argument --config: --config", "unread": [""]}),
         ("-sc.method eagle3 --speculative-config.model D", {"speculative_config": {"model": "D"}}),  # two tables
     ],
@@ -406,10 +409,24 @@ def test_flags_of_a_yaml_file_that_is_there(tmp_path: Path) -> None:
     path.write_text(YAML)
     spec = {"method": "eagle3", "model": "D", "num_speculative_tokens": 3}
     held = {"enforce_eager": True, "enable_prefix_caching": False, "served_model_name": ["a", "b"], "env": {}}
+    held["pulled"] = [line.partition(":")[0].replace("-", "_") for line in YAML.splitlines() if line[:1].isalpha()]
     made = parse(f"vllm serve M --config {path} --max-model-len 64", LIBRARY)
     assert made.flags == {"model": "M", "max_model_len": 64, "speculative_config": spec, **held}
     assert (made.target, made.drafter, [f.code for f in made.findings]) == ("M", "D", ["CLI660"])
     assert "model" not in parse(f"vllm serve --config {path}", LIBRARY).flags
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "fault"),
+    [("a.yaml", "[a]", "no table"), ("a.json", "{}", "suffix"), ("a.yml", "a: [", "ParserError"),
+     ("a.YAML", "", "empty"), ("a.yaml", "a: 1", "")],
+)  # fmt: skip
+def test_what_is_wrong_with_a_file_of_flags_is_told(tmp_path: Path, name: str, text: str, fault: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    words = ["python", "-m", "sglang.launch_server", "--config", str(path)]
+    assert flags_of(words, {}, LIBRARY).get("spoilt", "") == fault
+    assert flags_of([*words, "--config", str(path)], {}, LIBRARY)["spoilt"] == "twice"
 
 
 @pytest.mark.parametrize("text", ["[a]", "a: &a [*a]", "{", "a: 2026-12-01", "\0", "- - -"])
