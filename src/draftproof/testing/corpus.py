@@ -278,7 +278,8 @@ def _tokenizer(
     """Return a tokenizer.json of so many ids, each with a word of its own."""
     texts = [f"{words}{i}" for i in range(ids)]
     vocab: Any = [[text, -1.0] for text in texts] if type == "Unigram" else {t: i for i, t in enumerate(texts)}
-    rows = [{"id": int(i), "content": text, "special": True} for i, text in (added or {}).items()]
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)  # without them none is read
+    rows = [{"id": int(i), "content": text, **plain, "special": True} for i, text in (added or {}).items()]
     model = {"type": type, "vocab": vocab} | ({"merges": []} if type == "BPE" else {})
     return {"version": "1.0", "added_tokens": rows, "model": model}
 
