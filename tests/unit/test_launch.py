@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from draftproof.dims import Unknown
-from draftproof.launch import Launch, contradictions, flags_of, parse, quote, words_of
+from draftproof.launch import Launch, carried, contradictions, flags_of, parse, quote, words_of
 from draftproof.library import Library
 from draftproof.profiles import Flag, Launches
 
@@ -356,6 +356,28 @@ def values(flag: Flag) -> st.SearchStrategy[Any]:
     if flag.takes == "none":
         return st.sampled_from([True, False] if flag.off else [True])
     return st.lists(one, min_size=1, max_size=2) if flag.takes in ("some", "any") else one
+
+
+@pytest.mark.parametrize(
+    ("line", "names", "typed", "told"),
+    [
+        ("vllm serve org/d", ["./d", "org/d"], "org/d", []),
+        ("vllm serve org/d", [f"org/d@{'a' * 40}"], "org/d", []),
+        ("vllm serve ./x/../d/", ["./d", ""], "./x/../d/", []),
+        ("vllm serve org/t", ["./d", "org/d"], "", []),
+        ("vllm serve org/e", ["./d", "org/d"], "", ["launch: target"]),
+        ("vllm serve org/d --spec-model org/d", ["org/d"], "", ["launch: target"]),
+        ("vllm serve", ["", "org/d"], "", []),
+        ("python -m sglang.launch_server --model-path org/d", ["org/d"], "org/d", []),
+    ],
+)
+def test_line_that_serves_the_drafter_itself_is_no_contradiction(
+    line: str, names: list[str], typed: str, told: list[str]
+) -> None:
+    made = parse(line, LIBRARY)
+    assert carried(made.flags, made.engine, names, LIBRARY) == typed
+    found = contradictions(made, drafter=(names[-1], []), target=("org/t", []))
+    assert [f.subject for f in found] == told
 
 
 @pytest.mark.parametrize(("said", "refused"), [("0", False), ("-1", True), ("1024", False)])

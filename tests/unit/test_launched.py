@@ -14,7 +14,7 @@ from draftproof import api, cli, engines, render
 from draftproof.findings import Report
 from draftproof.launch import parse
 from draftproof.library import Library
-from draftproof.testing import cases, fixtures, truth
+from draftproof.testing import cases, corpus, fixtures, truth
 
 DRAFTER, TARGET = "AQ-MedAI/Kimi-K2-Instruct-eagle3", "moonshotai/Kimi-K2.5"
 SPEC = json.dumps({"method": "eagle3", "model": DRAFTER, "num_speculative_tokens": 3})
@@ -347,3 +347,24 @@ def test_the_nearer_word_is_offered() -> None:
     ):
         found = parse(f"llama-server -m T --spec-type {word}", Library()).findings
         assert [f"did you mean {near!r}" in f.expected for f in found] == [True], found
+
+
+def test_line_that_serves_a_speculator_alone_takes_it_for_the_drafter(tmp_path: Path) -> None:
+    parts = {"drafter": "qwen3-8b-speculator", "target": "qwen3-8b"}
+    folder = corpus.build(corpus.Case("X", "X", "", "", "", (), parts=parts), tmp_path) / "right"
+    drafter, target = folder / "drafter", folder / "target"
+    line = f"vllm serve {drafter} --tensor-parallel-size 2"
+    alone = api.check_launch(line, Library())
+    assert [side.name for side in alone.sides] == [str(drafter)]
+    assert "launch" not in sections(alone)
+    assert "VLLM601" not in sections(alone)["loads vllm"]
+    both = api.check_launch(line, Library(), drafter, target, engines=["vllm", "vllm@0.10.2", "sglang"])
+    told = {s.rung: [f for f in s.findings if f.level == "error"] for s in both.sections}
+    assert not told["loads vllm"]
+    (nothing,) = told["loads vllm@0.10.2"]
+    assert "nothing is drafted" in nothing.observed
+    (drafter / "config.json").write_text(
+        json.dumps(json.loads((drafter / "config.json").read_text()) | {"speculators_config": {}}), encoding="utf-8"
+    )
+    (refused,) = [f for f in api.check_launch(line, Library(), drafter, target).findings if f.code == "VLLM601"]
+    assert "Invalid speculators config structure" in refused.observed
