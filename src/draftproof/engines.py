@@ -529,7 +529,7 @@ class World:
 
         dtype is that of most floats, count that of tensors, their_layers that of the target's layers; borrowed tells
         whether the target's files hold none of those; their_config and their_kind are of its config.json what config
-        and kind are; weights and config tell whether they were read, else why not; listed whether the names of all
+        and kind are; weights, their_weights and config tell whether they were read, else why not; listed whether the names of all
         files are known; kind is what a config.json holds that is no object; index is what one is, faults are the codes
         of what is wrong with the weight files; torn is what a torch file that cannot be read begins with; later is
         whether a file that does not belong comes after those that do, and is no copy of one; tokens is how many the
@@ -566,6 +566,10 @@ class World:
             if key == "their_config" or not code:
                 return Known(code or "read", "the target's config.json")
             return self._text_of("target", "config")
+        if key == "their_weights":  # of a target in a folder
+            beside = self.target.checkpoint if self.target is not None else None
+            state = beside.table().state if beside is not None and beside.source.kind == "folder" else ""
+            return Known(state or "read", "the target's files")
         if key == "their_layers":
             return self._their_layers()
         if key == "borrowed":
@@ -2045,6 +2049,11 @@ def _captures(profile: Profile, world: World, out: Prediction) -> Iterator[Effec
     if "aux_count" in world.exprs and not isinstance(count, Known):
         yield _unsure("run", "aux layers", count if isinstance(count, Unknown) else Unknown(f"{count.where}: nothing"))
     if isinstance(count, Known) and count.value != len(out.captured):
+        bare, wide = world("unfused_width") if "unfused_width" in world.exprs else None, world("target.hidden")
+        if isinstance(bare, Known) and isinstance(wide, Known) and len(out.captured) * wide.value == bare.value:
+            see = f"{len(out.captured)} states are captured, {out.captured}, as wide as the drafter: it fuses nothing"
+            yield Effect("degrades", "run", "layers", "aux layers", see, "", **parts)
+            return
         error = (row.more if count.value < len(out.captured) else row.fewer if out.captured else row.none) or row.fewer
         see = f"{error}: {len(out.captured)} states are captured, {out.captured}; the fusion takes {count.value}"
         yield Effect("refuses", "run", "refuses", "aux layers", see, error, **parts)
