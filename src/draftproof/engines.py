@@ -531,12 +531,12 @@ class World:
         whether the target's files hold none of those; their_config and their_kind are of its config.json what config
         and kind are; weights, their_weights and config tell whether they were read, else why not; listed whether the
         names of all files are known; kind is what a config.json holds that is no object; index is what one is, faults
-        are the codes of what is wrong with the weight files; torn is what a torch file that cannot be read begins with; later is
-        whether a file that does not belong comes after those that do, and is no copy of one; tokens is how many the
-        target's tokenizer has, last the highest id that the drafter's own gives, of one that is not large; target_files
-        are the names of all that lies in its folder, target_index what its index holds for weight_map; format is that
-        of the files. tokenizer is why its library does not read the tokenizer.json, words the error for what lies
-        beside that, pieces whether a tokenizer.model begins as one does: model, odd or absent.
+        are the codes of what is wrong with the weight files; torn is what a torch file that cannot be read begins
+        with; later is whether a file that does not belong comes after those that do, and is no copy of one; tokens is
+        how many the target's tokenizer has, last the highest id that the drafter's own gives, of one that is not
+        large; target_files are the names of all that lies in its folder, target_index what its index holds for
+        weight_map; format is that of the files. tokenizer is why its library does not read the tokenizer.json, words
+        the error for what lies beside that, pieces whether a tokenizer.model begins as one does: model, odd or absent.
         """
         if key == "tokens":
             return self._tokens(self.target, "target")
