@@ -567,8 +567,8 @@ class World:
                 return Known(code or "read", "the target's config.json")
             return self._text_of("target", "config")
         if key == "their_weights":  # of a target in a folder
-            beside = self.target.checkpoint if self.target is not None else None
-            state = beside.table().state if beside is not None and beside.source.kind == "folder" else ""
+            theirs = self.target.checkpoint if self.target is not None else None
+            state = theirs.table().state if theirs is not None and theirs.source.kind == "folder" else ""
             return Known(state or "read", "the target's files")
         if key == "their_layers":
             return self._their_layers()
