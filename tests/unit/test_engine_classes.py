@@ -105,6 +105,14 @@ BAILING_TENSORS: Shapes = {
     f"{AT}attention.dense.weight": (64, 64), f"{AT}mlp.gate.weight": (2, 64), **mlp(f"{AT}mlp.shared_experts.", 48),
     **experts(f"{AT}mlp.experts.", ("gate_proj", "up_proj", "down_proj")),
 }  # fmt: skip
+BAILING_3: dict[str, Any] = {
+    **BAILING, "architectures": ["BailingMoeV3ForCausalLM"], "moe_shared_expert_intermediate_size": 48,
+    "gated_attention_proj_granularity_type": "head_wise", "model_type": "bailing_moe_v3",
+}  # fmt: skip
+BAILING_3_TENSORS: Shapes = BAILING_TENSORS | {
+    f"{AT}mlp.gate.expert_bias": (2,),
+    f"{AT}attention.g_proj.weight": (4, 64),
+}
 EXAONE: dict[str, Any] = {
     "architectures": ["Exaone4_5_ForConditionalGeneration"], "model_type": "exaone4_5", "vocab_size": 128,
     "num_nextn_predict_layers": 1, "text_config": {**BASE, "model_type": "exaone4"},
@@ -134,6 +142,7 @@ MADE: dict[str, tuple[str, dict[str, Any], Shapes, dict[str, Any]]] = {
     "vllm-mtp-gemma4": ("mtp", GEMMA, GEMMA_TENSORS, TARGET),
     "vllm-dflash-laguna": ("dflash", LAGUNA, LAGUNA_TENSORS, TARGET),
     "vllm-mtp-bailing": ("mtp", BAILING, BAILING_TENSORS, BAILING),
+    "vllm-mtp-bailing-v3": ("mtp", BAILING_3, BAILING_3_TENSORS, BAILING_3),
     "vllm-mtp-nemotron-h": ("mtp", NEMOTRON, NEMOTRON_TENSORS, NEMOTRON),
     "vllm-mtp-exaone4-5": ("mtp", EXAONE, EXAONE_TENSORS, EXAONE),
 }
