@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 UP = "rules answers findings dims language compiled contracts courses,profiles library versions,launch strict container"
-UP += " torchzip hub ggufs cache,transport remote checkpoint recognise quantised conform tokens tokenizer,wordfiles pair"
-UP += " trainers,engines api diff,revise portable adapt rewrite release scaffold render refresh testing plugin,cli"
+UP += " torchzip hub ggufs cache,transport remote checkpoint recognise quantised conform tokens tokenizer,wordfiles"
+UP += " pair trainers,engines api diff,revise portable adapt rewrite release scaffold render refresh testing plugin,cli"
 UP += " __main__"
 LEVEL = {name: n for n, layer in enumerate(UP.split()) for name in layer.split(",")}
 ONLY = {
