@@ -69,8 +69,12 @@ class Unknown(NamedTuple):
 
 Seen = Known | Absent | Unknown
 Lookup = Callable[[str], Seen]
+Elements = Sequence[Any] | None
+Run = Callable[[Lookup, Elements, int], Any]
 Code = Any  # what evaluates an expression: a dotted name, a number, true or false, or a list: what to do, and with what
 
+
+Makes = Callable[[list[Any]], Run]
 
 # --- expressions --------------------------------------------------------------------------------------------------
 
@@ -128,10 +132,10 @@ class Expr:
 
     text: str  # canonical; of an engine's as it is written
 
-    @property
+    @cached_property
     def parts(self) -> tuple[Expr, ...]:
         """Return the conditions that must all hold, where they are kept apart; else it alone."""
-        return vars(self).get("conjuncts") or (self,)
+        return (self,)
 
     @cached_property
     def tree(self) -> ast.expr:
@@ -142,6 +146,11 @@ class Expr:
     def code(self) -> Code:
         """Return what evaluates it, made of its tree, which is large and not kept where nobody asked for it."""
         return _named(self.name) if self.name else _coded(vars(self).get("tree") or _ast_of(self.text))
+
+    @cached_property
+    def run(self) -> Run:
+        """Return the function that evaluates it, made when it is first evaluated."""
+        return _made(self.code)
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -233,17 +242,17 @@ def parse(text: str, texts: bool = False, most: int = MAX_LENGTH) -> Expr:
 def split(expr: Expr) -> Expr:
     """Return a condition with those beside it that it joins by `and`: the first that is false decides."""
     tree = expr.tree
-    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) and "conjuncts" not in vars(expr):
+    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) and len(expr.parts) == 1:
         parts = [ast.get_source_segment(expr.text, one) or "" for one in tree.values]
         if not any("\n" in part for part in parts):  # which a parenthesis held together
-            vars(expr)["conjuncts"] = tuple(map(Expr, parts))
+            vars(expr)["parts"] = tuple(map(Expr, parts))
     return expr
 
 
 def joined(text: str, parts: Sequence[Expr]) -> Expr:
     """Return an expression with its conjuncts beside it, which are its text if that is "": the first false decides."""
     made = Expr(text or " and ".join(part.text for part in parts))
-    vars(made)["conjuncts"] = tuple(parts)
+    vars(made)["parts"] = tuple(parts)
     return made
 
 
@@ -332,10 +341,10 @@ def evaluate(expr: Expr, lookup: Lookup, elements: Sequence[Any] | None = None) 
     With elements, an expression over ``it`` and ``i`` must hold for each of them.
     """
     if elements is None or not expr.over_elements:
-        return valued(expr.code, lookup, None, 0)
+        return expr.run(lookup, None, 0)
     result: Any = True
     for index in range(len(elements)):
-        one = valued(expr.code, lookup, elements, index)
+        one = expr.run(lookup, elements, index)
         if isinstance(one, Unknown):
             result = one
         elif not _truth(one):
@@ -393,66 +402,111 @@ def _coded(node: ast.expr) -> Code:
     raise ExprError(f"{ast.unparse(node)} cannot be evaluated")
 
 
-def valued(code: Code, lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
-    """Return the value of what evaluates an expression; elements and index stand for ``it`` and ``i``."""
-    kind = type(code)
-    if kind is list:
-        return _DOES[code[0]](code, lookup, elements, index)
-    if kind is not str:
-        return code
-    seen = lookup(code)
-    if isinstance(seen, Known):
-        return seen.value
-    return Unknown(f"{code} is not stated ({seen.where})") if isinstance(seen, Absent) else seen
+def _made(code: Code) -> Run:
+    """Return the function that evaluates a code: it takes a lookup, and elements with an index for ``it`` and ``i``."""
+    if isinstance(code, list):
+        return _MAKES[code[0]](code)
+    if not isinstance(code, str):
+        return lambda look, elements, index: code
+
+    def named(look: Lookup, elements: Elements, index: int) -> Any:
+        seen = look(code)
+        return seen.value if isinstance(seen, Known) else _not_known(code, seen)
+
+    return named
 
 
-Does = Callable[[list[Any], Lookup, Sequence[Any] | None, int], Any]
+def _not_known(name: str, seen: Absent | Unknown) -> Unknown:
+    return Unknown(f"{name} is not stated ({seen.where})") if isinstance(seen, Absent) else seen
 
 
-def _over(of: Callable[..., Any]) -> Does:
-    """Return what evaluates a call: it works on the values of its arguments, each of which must be known."""
+def _over(of: Callable[..., Any]) -> Makes:
+    """Return what makes the function of a call: it works on the values of its arguments, each of which must be known."""
 
-    def over(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
-        values = [valued(part, lookup, elements, index) for part in code[1:]]
-        for value in values:
-            if isinstance(value, Unknown):
-                return value
-        return of(code, *values)
+    def make(code: list[Any]) -> Run:
+        runs = tuple(map(_made, code[1:]))
+        if len(runs) == 1:
+            (run,) = runs
 
-    return over
+            def over_one(look: Lookup, elements: Elements, index: int) -> Any:
+                value = run(look, elements, index)
+                return value if isinstance(value, Unknown) else of(code, value)
+
+            return over_one
+
+        def over(look: Lookup, elements: Elements, index: int) -> Any:
+            values = [run(look, elements, index) for run in runs]
+            for value in values:
+                if isinstance(value, Unknown):
+                    return value
+            return of(code, *values)
+
+        return over
+
+    return make
 
 
-def _kleene(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+def _kleene(code: list[Any]) -> Run:
     """Combine truth values: one decides, else one unknown makes it unknown."""
-    decides = code[0] == "or"
-    unknown: Unknown | None = None
-    for part in code[1:]:
-        value = valued(part, lookup, elements, index)
-        if value is decides:
-            return decides
-        if isinstance(value, Unknown):
-            unknown = unknown or value
-        else:
-            _truth(value)
-    return unknown or not decides
+    decides, runs = code[0] == "or", tuple(map(_made, code[1:]))
+    other = not decides
+
+    def kleene(look: Lookup, elements: Elements, index: int) -> Any:
+        unknown: Unknown | None = None
+        for run in runs:
+            value = run(look, elements, index)
+            if value is decides:
+                return decides
+            if isinstance(value, Unknown):
+                unknown = unknown or value
+            elif value is not other:
+                _truth(value)
+        return unknown or other
+
+    return kleene
 
 
-def _same(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+def _same(code: list[Any]) -> Run:
     """Evaluate == or != of numbers, or of texts."""
-    a = valued(code[1], lookup, elements, index)
-    b = valued(code[2], lookup, elements, index)
-    if isinstance(a, Unknown) or isinstance(b, Unknown):
-        return a if isinstance(a, Unknown) else b
-    same = a == b if isinstance(a, str) or isinstance(b, str) else _number(a) == _number(b)
-    return same is (code[0] == "==")
+    name, right, equal = code[1], code[2], code[0] == "=="
+    one, other = _made(name), _made(right)
+    if isinstance(name, str) and isinstance(right, list) and right[0] == "'":  # as most are
+        text = right[1]
+
+        def same_text(look: Lookup, elements: Elements, index: int) -> Any:
+            seen = look(name)
+            return (seen.value == text) is equal if isinstance(seen, Known) else _not_known(name, seen)
+
+        return same_text
+
+    def same(look: Lookup, elements: Elements, index: int) -> Any:
+        a, b = one(look, elements, index), other(look, elements, index)
+        if isinstance(a, Unknown) or isinstance(b, Unknown):
+            return a if isinstance(a, Unknown) else b
+        alike = a == b if isinstance(a, str) or isinstance(b, str) else _number(a) == _number(b)
+        return alike is equal
+
+    return same
 
 
-def _in(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+def _in(code: list[Any]) -> Run:
     """Evaluate in, or not in, of constants; 1 is not true there."""
-    value = valued(code[1], lookup, elements, index)
-    if isinstance(value, Unknown):
-        return value
-    return _holds(code[2], value) is (code[0] == "in")
+    what, run, among = code[1], _made(code[1]), code[0] == "in"
+    values = {kind: frozenset(one for one in code[2] if type(one) is kind) for kind in map(type, code[2])}
+    if isinstance(what, list) and what[0] == "kind":  # as many are
+        name, kinds = what[1], values.get(str, ())
+
+        def kind_in(look: Lookup, elements: Elements, index: int) -> Any:
+            seen = look(name)
+            return seen if isinstance(seen, Unknown) else (kind_of(seen) in kinds) is among
+
+        return kind_in
+
+    def is_in(look: Lookup, elements: Elements, index: int) -> Any:
+        value = run(look, elements, index)
+        return value if isinstance(value, Unknown) else (value in values.get(type(value), ())) is among
+
+    return is_in
 
 
 def _among(code: list[Any], value: Any, values: Any) -> bool:
@@ -485,15 +539,21 @@ def _extreme(code: list[Any], *values: Any) -> Any:
     return (min if code[0] == "min" else max)(_number(v) for v in flat)
 
 
-def _of_seen(name: str, seen: Seen) -> Any:
-    """Return what a call says of a value that it does not read: if it is stated, null or true, or its kind."""
-    if isinstance(seen, Unknown):
-        return seen
-    if name == "kind":
-        return kind_of(seen)
-    if name == "on":  # what Python takes for true
-        return isinstance(seen, Known) and bool(seen.value)
-    return isinstance(seen, Known) and (seen.value is None) is (name == "null")
+def _of_seen(code: list[Any]) -> Run:
+    """Say of a value that is not read if it is stated, null or what Python takes for true, or of which kind it is."""
+    name = code[1]
+    says: Callable[[Known | Absent], Any] = {
+        "kind": kind_of,
+        "on": lambda seen: isinstance(seen, Known) and bool(seen.value),
+        "null": lambda seen: isinstance(seen, Known) and seen.value is None,
+        "stated": lambda seen: isinstance(seen, Known) and seen.value is not None,
+    }[code[0]]
+
+    def of_seen(look: Lookup, elements: Elements, index: int) -> Any:
+        seen = look(name)
+        return seen if isinstance(seen, Unknown) else says(seen)
+
+    return of_seen
 
 
 _NAMES_OF = {bool: "bool", int: "int", float: "float", str: "text", dict: "table", type(None): "null"}
@@ -547,33 +607,41 @@ def _whole(code: Code) -> str:
     return f"{does}({', '.join(parts)})" if parts else str(does)
 
 
-def _element(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+def _element(code: list[Any]) -> Run:
     """Return the value of a name over elements; i alone may also be the index of a row."""
     name = code[0]
-    if elements is None:
-        seen = lookup(name) if name == "i" else None
-        if isinstance(seen, Known):
-            return seen.value
-        raise ExprError(f"{name!r} has no meaning here")
-    if name == "count_true":
-        return sum(v is True for v in elements)
-    return index if name == "i" else elements[index]
+
+    def element(look: Lookup, elements: Elements, index: int) -> Any:
+        if elements is None:
+            seen = look(name) if name == "i" else None
+            if isinstance(seen, Known):
+                return seen.value
+            raise ExprError(f"{name!r} has no meaning here")
+        if name == "count_true":
+            return sum(v is True for v in elements)
+        return index if name == "i" else elements[index]
+
+    return element
 
 
-def _over_elements(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+def _over_elements(code: list[Any]) -> Run:
     """Evaluate a predicate, which reads its argument for each element."""
-    name, arg = code
-    if elements is None:
-        raise ExprError(f"{name!r} has no meaning here")
-    if name == "true_at":
-        return _true_at(arg, lookup, elements)
-    row = [valued(arg, lookup, elements, k) for k in range(len(elements))]
-    return _unknown(row) or all(a < b for a, b in pairwise(row))
+    name, run = code[0], _made(code[1])
+    others = frozenset(_names(code[1])) - ELEMENT_NAMES
+
+    def over_elements(look: Lookup, elements: Elements, index: int) -> Any:
+        if elements is None:
+            raise ExprError(f"{name!r} has no meaning here")
+        if name == "true_at":
+            return _true_at(run, others, look, elements)
+        row = [run(look, elements, k) for k in range(len(elements))]
+        return _unknown(row) or all(a < b for a, b in pairwise(row))
+
+    return over_elements
 
 
-def _true_at(arg: Code, lookup: Lookup, elements: Sequence[Any]) -> Any:
+def _true_at(run: Run, others: frozenset[str], lookup: Lookup, elements: Sequence[Any]) -> Any:
     """Evaluate true_at(x): x, with i over another tensor's elements, must point at true elements of this one."""
-    others = frozenset(_names(arg)) - ELEMENT_NAMES
     rows = {name: seen.value for name in others if isinstance(seen := lookup(name), Known)}
     if missing := others - set(rows):
         return Unknown(f"{', '.join(sorted(missing))} is not at hand")
@@ -586,37 +654,53 @@ def _true_at(arg: Code, lookup: Lookup, elements: Sequence[Any]) -> Any:
             row = rows.get(name, k) if name in rows or name == "i" else Unknown(f"{name} is not at hand")
             return row if isinstance(row, Unknown) else Known(row[k] if isinstance(row, (list, tuple)) else row, name)
 
-        at = valued(arg, look, range(*lengths), k)
+        at = run(look, range(*lengths), k)
         if not (isinstance(at, int) and 0 <= at < len(elements) and elements[at] is True):
             return False
     return True
 
 
-def _stated(code: Code, lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+def _stated(code: Code) -> Run:
     """Return an argument's value; None where a name in it is not stated, or null."""
-    for name in _names(code):
-        seen = lookup(name)
-        if isinstance(seen, Absent) or (isinstance(seen, Known) and seen.value is None):
-            return None
-    return valued(code, lookup, elements, index)
+    names, run = tuple(_names(code)), _made(code)
+
+    def stated(look: Lookup, elements: Elements, index: int) -> Any:
+        for name in names:
+            seen = look(name)
+            if isinstance(seen, Absent) or (isinstance(seen, Known) and seen.value is None):
+                return None
+        return run(look, elements, index)
+
+    return stated
 
 
-def _either(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
-    for part in code[1:-1]:
-        value = _stated(part, lookup, elements, index)
-        if value is not None:
-            return value
-    return valued(code[-1], lookup, elements, index)
+def _either(code: list[Any]) -> Run:
+    """Return the first argument that is stated, else the last."""
+    first, last = tuple(map(_stated, code[1:-1])), _made(code[-1])
+
+    def either(look: Lookup, elements: Elements, index: int) -> Any:
+        for run in first:
+            value = run(look, elements, index)
+            if value is not None:
+                return value
+        return last(look, elements, index)
+
+    return either
 
 
-def _of_texts(code: list[Any], lookup: Lookup, elements: Sequence[Any] | None, index: int) -> Any:
+def _of_texts(code: list[Any]) -> Run:
     """Evaluate what is asked of a list of texts; what is no list, or not stated, has none of them."""
-    texts, other = _stated(code[1], lookup, elements, index), valued(code[2], lookup, elements, index)
-    if isinstance(texts, Unknown) or isinstance(other, Unknown):
-        return texts if isinstance(texts, Unknown) else other
-    if not isinstance(other, str):
-        raise ExprError(f"{_written(code[2])} is not a text")
-    return _OF_TEXTS[code[0]](texts if isinstance(texts, (list, tuple)) else (), other)
+    of, one, two = _OF_TEXTS[code[0]], _stated(code[1]), _made(code[2])
+
+    def of_texts(look: Lookup, elements: Elements, index: int) -> Any:
+        texts, other = one(look, elements, index), two(look, elements, index)
+        if isinstance(texts, Unknown) or isinstance(other, Unknown):
+            return texts if isinstance(texts, Unknown) else other
+        if not isinstance(other, str):
+            raise ExprError(f"{_written(code[2])} is not a text")
+        return of(texts if isinstance(texts, (list, tuple)) else (), other)
+
+    return of_texts
 
 
 def _of_text(code: list[Any], text: Any, other: Any) -> bool:
@@ -635,8 +719,8 @@ _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_DOES: Mapping[str, Does] = {
-    "'": lambda code, lookup, elements, index: code[1],
+_MAKES: Mapping[str, Makes] = {  # what makes the function that evaluates a code, by what the code begins with
+    "'": lambda code: lambda look, elements, index, text=code[1]: text,  # type: ignore[misc]
     "and": _kleene,
     "or": _kleene,
     "not": _over(lambda code, value: not _truth(value)),
@@ -657,7 +741,7 @@ _DOES: Mapping[str, Does] = {
     "either": _either,
     **dict.fromkeys(_OF_TEXT, _over(_of_text)),
     **dict.fromkeys(_OF_TEXTS, _of_texts),
-    **dict.fromkeys(_OF_NAME, lambda code, lookup, elements, index: _of_seen(code[0], lookup(code[1]))),
+    **dict.fromkeys(_OF_NAME, _of_seen),
     **dict.fromkeys(PREDICATES, _over_elements),
     **dict.fromkeys(ELEMENT_NAMES, _element),
 }

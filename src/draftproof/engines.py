@@ -17,7 +17,7 @@ from math import prod
 from typing import Any
 
 from draftproof.checkpoint import Checkpoint, Table, damaged
-from draftproof.compiled import Head, grouped
+from draftproof.compiled import Group, Head, grouped
 from draftproof.conform import View, conform, looked_for_all
 from draftproof.contracts import EngineRow, Fact, Loop
 from draftproof.dims import (
@@ -29,13 +29,13 @@ from draftproof.dims import (
     Unknown,
     Within,
     braced,
+    joined,
     kind_of,
     like,
     ordered,
     parse,
     spans,
     value_of,
-    valued,
 )
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible, whole
 from draftproof.library import Library
@@ -186,6 +186,9 @@ class _Memo(dict[str, Seen]):
 _OF_LINE = ("refused", "unread", "misplaced", "cut", "spoilt", "pulled")  # no flags: what was found out of a line
 
 
+_NO_DIMS: Mapping[str, Expr] = {}
+
+
 class World:
     """Look up what an engine sees: its own facts and dims, flags of the launch, both configs, and the pair's dims."""
 
@@ -202,11 +205,11 @@ class World:
         self.request = request or {}
         self.said: dict[str, Any] = dict(said)  # version, family, line, runner, method, architecture, code, captured
         self.exprs: dict[str, Expr] = dict(profile.facts)
+        self.dims: Mapping[str, Expr] = _NO_DIMS  # of the class
         self.index: dict[str, int] = {}
         self._memo = _Memo(self._asked)
+        self._look = self._memo.__getitem__
         self._sides: dict[str, Seen] = {} if like is None else like._sides  # what does not rest on what is said
-        self._like = like
-        self._unlike: frozenset[str] | None = None  # names that may be otherwise there; not known before all is said
         self._conditions: dict[str, bool | Unknown] = {}
         self._open: set[str] = set()
 
@@ -218,30 +221,12 @@ class World:
         self._memo.clear()
         self._conditions.clear()
 
-    def add(self, exprs: Mapping[str, Expr]) -> None:
+    def add(self, dims: Mapping[str, Expr]) -> None:
         """Add the dims of a class."""
-        self.exprs |= exprs
+        self.dims = dims
+        self.exprs |= dims
         self._memo.clear()
         self._conditions.clear()
-
-    def settle(self) -> None:
-        """Note that all is said: what rests on nothing that is otherwise in a world like this is as it is there."""
-        if self._like is None:
-            return
-        there = self._like
-        unlike = {n for n in {*self.said, *there.said} if self.said.get(n) != there.said.get(n)}
-        unlike |= {n for n in {*self.exprs, *there.exprs} if self.exprs.get(n) is not there.exprs.get(n)}
-        count = -1
-        while count != len(unlike):
-            count = len(unlike)
-            unlike |= {name for name, expr in self.exprs.items() if any(one in expr.text for one in unlike)}
-        self._unlike = frozenset(unlike)
-
-    def _there(self, part: Expr) -> bool | Unknown | None:
-        """Return whether a condition holds in a world like this, where it must be the same; None where it may not."""
-        if self._unlike is None or self._like is None or any(one in part.text for one in self._unlike):
-            return None  # be it that a name is only a part of another
-        return self._like._conditions.get(part.text)
 
     def at(self, index: dict[str, int]) -> None:
         """Fix the indices of a row of tensors, or none."""
@@ -274,7 +259,7 @@ class World:
             if name in self._open:
                 return Unknown(f"{name} rests on itself", told=True)
             self._open.add(name)
-            value = value_of(self.exprs[name], self._memo.__getitem__)
+            value = value_of(self.exprs[name], self._look)
             self._open.discard(name)
             return value if isinstance(value, Unknown) else Known(value, str(self.exprs[name]))
         if name in self._dims.dims:
@@ -808,11 +793,9 @@ class World:
         for part in when.parts:  # many rows begin with the same
             known = self._conditions if not self.index or part.words.isdisjoint(self.index) else {}
             held = known.get(part.text)
-            if held is None and known is self._conditions and (held := self._there(part)) is not None:
-                known[part.text] = held
             if held is None:
                 try:
-                    value = valued(part.code, self._memo.__getitem__, None, 0)
+                    value = part.run(self._look, None, 0)
                 except ExprError as error:
                     value = Unknown(str(error))
                 held = value if isinstance(value, (bool, Unknown)) else Unknown(f"{part} is {value!r}")
@@ -940,8 +923,7 @@ def predict(
     out.effects += _hooked(profile, world)
     out.effects += _captures(profile, world, out)
     world.say("captured", [] if out.captured is None else out.captured)
-    world.settle()
-    rowed = list(_rows(rows, world, architecture.why if isinstance(architecture, Unknown) else ""))
+    rowed = list(_rows(_open_to(rows, world, library), world, architecture.why if isinstance(architecture, Unknown) else ""))
     named = [
         e for e in rowed if e.stage == "config" and e.subject == "architectures"
     ]  # that it can be read comes first
@@ -1059,6 +1041,86 @@ def _rows_at(library: Library, profile: Profile) -> Sequence[Rows]:
         made = Rows(grouped([row._asdict() for row in shared]), [row.id for row in shared], shared.__getitem__)
         kept = library.kept[key] = (profile, (made, profile.rows))
     return kept[1]
+
+
+class _Open(Exception):
+    """Tell that a value rests on more than the way by which an engine comes to a drafter."""
+
+
+class _Way(dict[str, Seen]):
+    """Look up what is the same of all that an engine comes to by one way, launched without flags; else raise _Open."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.said = {name: value for name, value in world.said.items() if name != "captured"}
+        self.exprs = world.exprs
+        self._not = {"captured"}
+
+    def __missing__(self, name: str) -> Seen:
+        if name in self._not:
+            raise _Open
+        if name in self.said:
+            seen: Seen = Known(self.said[name], name)
+        elif name in self.exprs:
+            self._not.add(name)  # if it is come to again, or rests on what is open
+            value = value_of(self.exprs[name], self.__getitem__)
+            self._not.discard(name)
+            seen = value if isinstance(value, Unknown) else Known(value, str(self.exprs[name]))
+        elif name.startswith("launch."):
+            seen = Absent(f"launch: {name[7:]}")
+        else:
+            raise _Open
+        self[name] = seen
+        return seen
+
+    def left(self, when: Expr | None) -> Expr | bool | None:
+        """Return what is to be asked yet of a condition: False if it cannot hold, None if it does."""
+        parts = list[Expr]()
+        for part in when.parts if when is not None else ():
+            try:
+                value = value_of(part, self.__getitem__)
+            except _Open:
+                value = None
+            if value is False:
+                return False
+            parts += [part] if value is not True else []
+        return joined("", parts) if parts else None
+
+
+def _open_to(rows: Sequence[Rows], world: World, library: Library) -> Sequence[Rows]:
+    """Return the rows without those that cannot apply by the way that the engine came, each with what is open of it.
+
+    They are kept for the next drafter that it comes to by the same way, from the second on; a launch has ways of its own.
+    """
+    said = tuple(value for name, value in world.said.items() if name != "captured")
+    if world.flags or world.request or not all(isinstance(one, str) for one in said):
+        return rows
+    key = ("way", world.profile.id, *said)
+    kept: tuple[Any, ...] = library.kept.get(key, ())
+    if not kept or kept[0] is not world.profile or kept[1] is not world.dims:
+        library.kept[key] = (world.profile, world.dims)
+        return rows
+    if len(kept) == 2:
+        way = _Way(world)
+        library.kept[key] = kept = (*kept, [_narrowed(one, way) for one in rows])
+    narrowed: Sequence[Rows] = kept[2]
+    return narrowed
+
+
+def _narrowed(rows: Rows, way: _Way) -> Rows:
+    groups = list[Group]()
+    for group in rows.groups:
+        first = way.left(group.first)
+        if isinstance(first, bool):
+            continue
+        heads = list[Head]()
+        for head in group.heads():
+            when = way.left(head.when)
+            version = str(way.said["version"])
+            if not isinstance(when, bool) and spans(head.since, head.until, version):
+                heads.append(head._replace(since="", until="", when=when))
+        groups.append(Group(first, lambda heads=heads: heads))
+    return Rows(groups, rows.ids, rows.__getitem__)
 
 
 def _choose(world: World, rows: Sequence[Chosen], out: Prediction, what: str, given: str = "") -> str:
