@@ -89,9 +89,10 @@ class Config:
 
     def __call__(self, key: str) -> Seen:
         """Return what the config says of a key; a nested table that names it, even as null, decides."""
-        if key not in self._said:
-            self._said[key] = self._says(key)
-        return self._said[key]
+        seen = self._said.get(key)
+        if seen is None:
+            seen = self._said[key] = self._says(key)
+        return seen
 
     def _says(self, key: str) -> Seen:
         for path in self._paths(key)[:-1]:
@@ -102,16 +103,18 @@ class Config:
 
     def _paths(self, key: str) -> list[str]:
         """Return every place where a key may stand: nested tables, then the top level."""
-        return [*(f"{table}.{key}" for table in self.nested if key not in WHOLE), key]
+        if not self.nested or key in WHOLE:
+            return [key]
+        return [*(f"{table}.{key}" for table in self.nested), key]
 
     def place(self, key: str) -> str:
         """Return where a key stands, be it as null; the top level for one that stands nowhere."""
         return next((p for p in self._paths(key) if self._is_null(p) or not isinstance(self._at(p), Absent)), key)
 
     def _at(self, path: str) -> Seen:
-        where = f"{self.role} config.json: {path}"
         if self.broken:
             return Unknown(self.broken, told=True)
+        where = f"{self.role} config.json: {path}"
         if self.unknown and any(path == key or path.startswith(f"{key}.") for key in self.unknown):
             return Unknown(f"{path} was not published as it stands on disk")
         value: Any = self.data
@@ -139,10 +142,13 @@ class Config:
 
     def as_written(self, key: str) -> Seen:
         """Return what the config says of a key, null being a value."""
-        if key not in self._written:
-            null = self.is_null(key)
-            self._written[key] = Known(None, f"{self.role} config.json: {key}") if null else self(key)
-        return self._written[key]
+        seen = self._written.get(key)
+        if seen is None:
+            seen = self(key)
+            if (self.nested or not isinstance(seen, Known)) and self.is_null(key):
+                seen = Known(None, f"{self.role} config.json: {key}")
+            self._written[key] = seen
+        return seen
 
     def at(self, key: str) -> Any:
         """Return the value of a key as it stands; None where there is none."""

@@ -105,10 +105,11 @@ def pack(kind: str, body: Mapping[str, Any], lines: Mapping[Where, int], raw: by
     return f"{_digest(raw, text)}\n".encode() + text
 
 
-def held(form: Path, raw: bytes) -> bytes | None:
+def held(form: str | Path, raw: bytes) -> bytes | None:
     """Return the form of a contract file, as its text, or None where there is none for these bytes of the file."""
     try:
-        digest, _, text = form.read_bytes().partition(b"\n")
+        with open(form, "rb") as file:
+            digest, _, text = file.read().partition(b"\n")
     except OSError:
         return None
     return text if digest.decode("ascii", "replace") == _digest(raw, text) else None

@@ -256,6 +256,13 @@ def joined(text: str, parts: Sequence[Expr]) -> Expr:
     return made
 
 
+def settled(expr: Expr, value: Any) -> Expr:
+    """Return an expression whose value is known already."""
+    made = Expr(expr.text)
+    vars(made)["run"] = lambda look, elements, index: value
+    return made
+
+
 def kept(text: str, code: Code) -> Expr:
     """Return an expression whose code was kept with it."""
     made = Expr(text)
@@ -421,7 +428,7 @@ def _not_known(name: str, seen: Absent | Unknown) -> Unknown:
 
 
 def _over(of: Callable[..., Any]) -> Makes:
-    """Return what makes the function of a call: it works on the values of its arguments, each of which must be known."""
+    """Return what makes the function of a call, which works on the values of its arguments, if all are known."""
 
     def make(code: list[Any]) -> Run:
         runs = tuple(map(_made, code[1:]))

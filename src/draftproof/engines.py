@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -34,6 +34,7 @@ from draftproof.dims import (
     like,
     ordered,
     parse,
+    settled,
     spans,
     value_of,
 )
@@ -246,7 +247,7 @@ class World:
             seen = self._find(name)
         else:
             found = self._sides.get(name)
-            seen = self._sides[name] = found if found is not None else find(self, key)
+            seen = found if found is not None else self._sides.setdefault(name, find(self, key))
         if not name.startswith("cast."):  # what it is cast from is kept, and may be an index
             self._memo[name] = seen
         return seen
@@ -708,7 +709,8 @@ class World:
 
     def _written(self, view: View, key: str) -> Seen:
         """Return what a config says of a key; null is a value here, for engines tell it from what is not there."""
-        if (first := key.partition(".")[0]) in self.overrides and self._overridden(view):
+        first = key.partition(".")[0]
+        if self.overrides and first in self.overrides and self._overridden(view):
             value: Any = self.overrides
             for part in key.split("."):
                 if not isinstance(value, Mapping) or part not in value:
@@ -719,9 +721,9 @@ class World:
         if not tables:
             return view.config.as_written(key)
         config = view.checkpoint.config
-        if key.partition(".")[0] in self.alone:
+        if first in self.alone:
             tables = ()
-        top = (key,) if not tables or key.partition(".")[0] in self.kept else ()
+        top = (key,) if not tables or first in self.kept else ()
         whole = (key,) if tables and self.profile.lift_over and not top else ()
         for place in (*top, *(f"{table}.{key}" for table in tables), *whole):
             seen = config.as_written(place)
@@ -789,23 +791,25 @@ class World:
             when = when.when if isinstance(version, str) else when
         if when is None:
             return True
-        why: Unknown | None = None
+        known, index, why = self._conditions, self.index, None
         for part in when.parts:  # many rows begin with the same
-            known = self._conditions if not self.index or part.words.isdisjoint(self.index) else {}
-            held = known.get(part.text)
+            keep = not index or part.words.isdisjoint(index)
+            held = known.get(part.text) if keep else None
             if held is None:
                 try:
-                    value = part.run(self._look, None, 0)
+                    held = part.run(self._look, None, 0)
                 except ExprError as error:
-                    value = Unknown(str(error))
-                held = value if isinstance(value, (bool, Unknown)) else Unknown(f"{part} is {value!r}")
-                known[part.text] = held
-            if held is False:
-                return False
-            if held is not True and (sure or (told and held.why == told)):
+                    held = Unknown(str(error))
+                if not isinstance(held, (bool, Unknown)):
+                    held = Unknown(f"{part} is {held!r}")
+                if keep:
+                    known[part.text] = held
+            if held is True:
+                continue
+            if held is False or sure or (told and held.why == told):
                 return held
-            why = held if why is None and held is not True else why
-        return True if why is None else why
+            why = why or held
+        return why or True
 
     def first(self, rows: Sequence[Any]) -> Any:
         """Return the first row whose condition holds, None if that is none, or Unknown where it cannot be told."""
@@ -896,8 +900,10 @@ def predict(
         out.effects.append(_unsure("load", "drafter", unread))
         return out
     out.runner = _choose(world, profile.runners, out, "runner", runner)
-    out.method = _choose(world, profile.methods, out, "method")
-    out.requests = [row for row in profile.requests if world.holds(row.when) is True]
+    out.method = _choose(world, profile.methods, out, "method", way=_way(world, library))
+    way = _way(world, library)
+    requests = profile.requests if way is None else way.of("requests", profile.requests)
+    out.requests = [row for row in requests if world.holds(row.when) is True]
     out.effects += _requested(out.requests, world)
     rows = _rows_at(library, profile)
     idle = [row for row in profile.methods if row.idle and row.is_ == out.method]  # it reads nothing of the drafter
@@ -923,7 +929,9 @@ def predict(
     out.effects += _hooked(profile, world)
     out.effects += _captures(profile, world, out)
     world.say("captured", [] if out.captured is None else out.captured)
-    rowed = list(_rows(_open_to(rows, world, library), world, architecture.why if isinstance(architecture, Unknown) else ""))
+    told = architecture.why if isinstance(architecture, Unknown) else ""
+    way = _way(world, library)
+    rowed = list(_rows(rows if way is None else way.narrowed(rows, told), world, told))
     named = [
         e for e in rowed if e.stage == "config" and e.subject == "architectures"
     ]  # that it can be read comes first
@@ -1043,24 +1051,36 @@ def _rows_at(library: Library, profile: Profile) -> Sequence[Rows]:
     return kept[1]
 
 
+_OF_CONFIG = ("drafter.", "written.", "whole.")  # what begins so is looked up in the drafter's config
+_NOT_OF_CONFIG = ("drafter.tensors", "whole.target.")
+
+
 class _Open(Exception):
     """Tell that a value rests on more than the way by which an engine comes to a drafter."""
 
 
 class _Way(dict[str, Seen]):
-    """Look up what is the same of all that an engine comes to by one way, launched without flags; else raise _Open."""
+    """Look up what is the same of all that an engine comes to by one way, launched without flags; else raise _Open.
 
-    def __init__(self, world: World) -> None:
+    What is asked of each is then what its own files decide; to have asked all gives the same. With blank it is the same
+    of all drafters of a family of whose config nothing was published.
+    """
+
+    def __init__(self, world: World, blank: bool) -> None:
         super().__init__()
         self.said = {name: value for name, value in world.said.items() if name != "captured"}
         self.exprs = world.exprs
+        self.blank = World(world.profile, world.drafter, None, None, {}, {}, world.configs) if blank else None
+        self.rows: Sequence[Rows] | None = None
+        self.chosen: dict[str, Sequence[Any]] = {}
         self._not = {"captured"}
 
     def __missing__(self, name: str) -> Seen:
         if name in self._not:
             raise _Open
         if name in self.said:
-            seen: Seen = Known(self.said[name], name)
+            said = self.said[name]
+            seen: Seen = said if isinstance(said, Unknown) else Known(said, name)
         elif name in self.exprs:
             self._not.add(name)  # if it is come to again, or rests on what is open
             value = value_of(self.exprs[name], self.__getitem__)
@@ -1068,64 +1088,91 @@ class _Way(dict[str, Seen]):
             seen = value if isinstance(value, Unknown) else Known(value, str(self.exprs[name]))
         elif name.startswith("launch."):
             seen = Absent(f"launch: {name[7:]}")
+        elif self.blank is not None and name.startswith(_OF_CONFIG) and not name.startswith(_NOT_OF_CONFIG):
+            find, key = _side_of(name)
+            assert find is not None
+            seen = find(self.blank, key)
         else:
             raise _Open
         self[name] = seen
         return seen
 
-    def left(self, when: Expr | None) -> Expr | bool | None:
-        """Return what is to be asked yet of a condition: False if it cannot hold, None if it does."""
+    def left(self, when: Expr | None, sure: bool = False, told: str = "") -> Expr | bool | None:
+        """Return what is to be asked yet of a condition: None if it holds, False if nothing will be said of it."""
+        version = self.said["version"]
+        if isinstance(when, Within) and isinstance(version, str):
+            if not when.has(version):
+                return False
+            when = when.when
         parts = list[Expr]()
         for part in when.parts if when is not None else ():
             try:
                 value = value_of(part, self.__getitem__)
             except _Open:
                 value = None
-            if value is False:
+            if value is not None and not isinstance(value, (bool, Unknown)):
+                value = Unknown(f"{part} is {value!r}")
+            if value is False or (isinstance(value, Unknown) and (sure or value.why == (told or None))):
                 return False
-            parts += [part] if value is not True else []
+            if value is None:
+                parts.append(part)
+            elif value is not True:  # it is not known, for all alike
+                parts.append(settled(part, value))
         return joined("", parts) if parts else None
 
+    def of(self, what: str, rows: Sequence[Any]) -> Sequence[Any]:
+        """Return those of a few records that may apply, each with what is open of it."""
+        if what not in self.chosen:
+            left = [(row, self.left(row.when)) for row in rows]
+            self.chosen[what] = [row.but(when=when) for row, when in left if not isinstance(when, bool)]
+        return self.chosen[what]
 
-def _open_to(rows: Sequence[Rows], world: World, library: Library) -> Sequence[Rows]:
-    """Return the rows without those that cannot apply by the way that the engine came, each with what is open of it.
+    def narrowed(self, rows: Sequence[Rows], told: str) -> Sequence[Rows]:
+        """Return the rows of which something may be said, each with what is open of it; told is as for _rows."""
+        if self.rows is None:
+            self.rows = [self._narrowed(held, told) for held in rows]
+        return self.rows
 
-    They are kept for the next drafter that it comes to by the same way, from the second on; a launch has ways of its own.
-    """
-    said = tuple(value for name, value in world.said.items() if name != "captured")
-    if world.flags or world.request or not all(isinstance(one, str) for one in said):
-        return rows
-    key = ("way", world.profile.id, *said)
-    kept: tuple[Any, ...] = library.kept.get(key, ())
-    if not kept or kept[0] is not world.profile or kept[1] is not world.dims:
-        library.kept[key] = (world.profile, world.dims)
-        return rows
-    if len(kept) == 2:
-        way = _Way(world)
-        library.kept[key] = kept = (*kept, [_narrowed(one, way) for one in rows])
-    narrowed: Sequence[Rows] = kept[2]
-    return narrowed
-
-
-def _narrowed(rows: Rows, way: _Way) -> Rows:
-    groups = list[Group]()
-    for group in rows.groups:
-        first = way.left(group.first)
-        if isinstance(first, bool):
-            continue
-        heads = list[Head]()
-        for head in group.heads():
-            when = way.left(head.when)
-            version = str(way.said["version"])
-            if not isinstance(when, bool) and spans(head.since, head.until, version):
-                heads.append(head._replace(since="", until="", when=when))
-        groups.append(Group(first, lambda heads=heads: heads))
-    return Rows(groups, rows.ids, rows.__getitem__)
+    def _narrowed(self, held: Rows, told: str) -> Rows:
+        groups, alone = list[Group](), list[Head]()  # of one row, whose first condition need not be asked before it is
+        for group in held.groups:
+            first = self.left(group.first)
+            if isinstance(first, bool):
+                continue
+            heads = list[Head]()
+            for head in group.heads():
+                when = self.left(head.when, head.sure, told)
+                if not isinstance(when, bool) and spans(head.since, head.until, str(self.said["version"])):
+                    heads.append(head._replace(since="", until="", when=when))
+            if first is None or len(heads) == 1:
+                alone += heads
+            elif heads:
+                groups.append(Group(first, partial(list, heads)))
+        return Rows([Group(None, partial(list, alone)), *groups], held.ids, held.__getitem__)
 
 
-def _choose(world: World, rows: Sequence[Chosen], out: Prediction, what: str, given: str = "") -> str:
+def _way(world: World, library: Library) -> _Way | None:
+    """Return the way by which an engine came here, from the third time on; None where a launch says more."""
+    if world.flags or world.request:
+        return None
+    config = world.drafter.config
+    blank = config.partial and not (config.data or config.broken or config.unknown)
+    said = [value for name, value in world.said.items() if name != "captured"]
+    key = ("way", world.profile.id, *said, blank and config.nested)
+    profile, dims, way = library.kept.get(key, (None, None, 0))
+    if profile is not world.profile or dims is not world.dims:
+        way = 0
+    if not isinstance(way, _Way):
+        way = way + 1 if way < 2 else _Way(world, blank)
+        library.kept[key] = (world.profile, world.dims, way)
+    return way if isinstance(way, _Way) else None
+
+
+def _choose(
+    world: World, rows: Sequence[Chosen], out: Prediction, what: str, given: str = "", way: _Way | None = None
+) -> str:
     """Return the text of the first row that applies, and let the world know it, or that it cannot be told."""
-    row = None if given else world.first(rows)
+    row = None if given else world.first(rows if way is None else way.of(what, rows))
     if isinstance(row, Unknown):
         out.effects.append(_unsure("flags", what, row))
         world.say(what, row)
@@ -1305,7 +1352,7 @@ def _rows(rows: Sequence[Rows], world: World, told: str = "", both: bool = False
         for group in held.groups:
             first = world.holds(group.first)
             heads += () if first is False else (head for head in group.heads() if first is True or not head.sure)
-        for head in sorted(heads, key=lambda head: head.n):
+        for head in sorted(heads):  # by n, of which each has its own
             if both > head.both or ((head.since or head.until) and not spans(head.since, head.until, version)):
                 continue
             holds = world.holds(head.when, told, head.sure)

@@ -6,6 +6,7 @@ Schema for editors is generated from it. Nothing in a contract is code.
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import tomllib
@@ -1356,9 +1357,9 @@ def _unquoted(token: str) -> str:
 
 def read_file(path: Path) -> bytes:
     """Return the bytes of a plain file, at most one more than MAX_BYTES; raises OSError, also for a pipe or device."""
-    if not stat.S_ISREG(path.stat().st_mode):
+    if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError("not a plain file")
-    with path.open("rb") as file:
+    with open(path, "rb") as file:
         return file.read(MAX_BYTES + 1)
 
 

@@ -63,6 +63,7 @@ from draftproof.rules import RULES
 
 
 _INSIDE = Path(__file__).with_name("shipped")  # where an installed package has them
+_COMPILED = str(_INSIDE.with_name("compiled"))  # their forms, which an installed package has
 
 
 def shipped_root() -> Path:
@@ -268,7 +269,7 @@ class Library:
     def _form(self, kind: str, path: Path) -> bytes | None:
         """Return the compiled form of a file, where the package has one that holds."""
         if path not in self._forms:
-            form, raw = _INSIDE.with_name("compiled") / FOLDERS[kind] / f"{path.stem}.json", self.raw(path)
+            form, raw = os.path.join(_COMPILED, FOLDERS[kind], f"{path.stem}.json"), self.raw(path)
             self._forms[path] = compiled.held(form, raw) if raw is not None else None
             if self._forms[path] is None and os.path.exists(form):  # which never raises
                 self._edited.add(path)
@@ -283,7 +284,7 @@ class Library:
         """Tell whether a contract that ships is not there, or another stands in its place."""
         for kind, folder in FOLDERS.items():
             try:
-                names = os.listdir(_INSIDE.with_name("compiled") / folder)
+                names = os.listdir(os.path.join(_COMPILED, folder))
             except OSError:
                 names = []
             if not {name[:-5] for name in names if name.endswith(".json")} <= self.files(kind).keys():
