@@ -173,30 +173,23 @@ def judge(
 # --- what expressions see -----------------------------------------------------------------------------------------
 
 
-class _Memo(dict[str, Seen]):
-    """Hold what is known of names, each found when it is first asked for."""
-
-    def __init__(self, find: Callable[[str], Seen]) -> None:
-        super().__init__()
-        self.find = find
-
-    def __missing__(self, name: str) -> Seen:
-        return self.find(name)
-
-
 _OF_LINE = ("refused", "unread", "misplaced", "cut", "spoilt", "pulled")  # no flags: what was found out of a line
 
 
 _NO_DIMS: Mapping[str, Expr] = {}
 
 
-class World:
-    """Look up what an engine sees: its own facts and dims, flags of the launch, both configs, and the pair's dims."""
+class World(dict[str, Seen]):
+    """Look up what an engine sees: its own facts and dims, flags of the launch, both configs, and the pair's dims.
+
+    It holds what is known of each name since it was first asked for.
+    """
 
     def __init__(self, profile: Profile, drafter: View, target: View | None, couple: Couple | None,
                  flags: Mapping[str, Any], said: Mapping[str, str | Unknown],
                  configs: Sequence[Configs] = (), facts: Mapping[str, Fact] | None = None,
                  request: Mapping[str, Any] | None = None, like: World | None = None) -> None:  # fmt: skip
+        super().__init__()
         self.facts = facts if facts is not None else couple.facts if couple is not None else {}
         self.profile, self.drafter, self.target, self.couple = profile, drafter, target, couple
         self._dims = drafter.dims if couple is None else couple.dims
@@ -208,8 +201,6 @@ class World:
         self.exprs: dict[str, Expr] = dict(profile.facts)
         self.dims: Mapping[str, Expr] = _NO_DIMS  # of the class
         self.index: dict[str, int] = {}
-        self._memo = _Memo(self._asked)
-        self._look = self._memo.__getitem__
         self._sides: dict[str, Seen] = {} if like is None else like._sides  # what does not rest on what is said
         self._conditions: dict[str, bool | Unknown] = {}
         self._open: set[str] = set()
@@ -219,28 +210,28 @@ class World:
         if name in self.said and self.said[name] == value:
             return
         self.said[name] = value
-        self._memo.clear()
+        self.clear()
         self._conditions.clear()
 
     def add(self, dims: Mapping[str, Expr]) -> None:
         """Add the dims of a class."""
         self.dims = dims
         self.exprs |= dims
-        self._memo.clear()
+        self.clear()
         self._conditions.clear()
 
     def at(self, index: dict[str, int]) -> None:
         """Fix the indices of a row of tensors, or none."""
         for name in self.index:
-            self._memo.pop(name, None)
+            self.pop(name, None)
         self.index = index
-        self._memo.update({name: Known(n, "index") for name, n in index.items()})
+        self.update({name: Known(n, "index") for name, n in index.items()})
 
     def __call__(self, name: str) -> Seen:
         """Return what is known of a name."""
-        return self._memo[name]
+        return self[name]
 
-    def _asked(self, name: str) -> Seen:
+    def __missing__(self, name: str) -> Seen:
         """Return what is found of a name that was not asked for since something was said."""
         find, key = _side_of(name)
         if find is None or name in self.said or name in self.exprs or name in self._dims.dims:
@@ -249,7 +240,7 @@ class World:
             found = self._sides.get(name)
             seen = found if found is not None else self._sides.setdefault(name, find(self, key))
         if not name.startswith("cast."):  # what it is cast from is kept, and may be an index
-            self._memo[name] = seen
+            self[name] = seen
         return seen
 
     def _find(self, name: str) -> Seen:
@@ -260,7 +251,7 @@ class World:
             if name in self._open:
                 return Unknown(f"{name} rests on itself", told=True)
             self._open.add(name)
-            value = value_of(self.exprs[name], self._look)
+            value = value_of(self.exprs[name], self.__getitem__)
             self._open.discard(name)
             return value if isinstance(value, Unknown) else Known(value, str(self.exprs[name]))
         if name in self._dims.dims:
@@ -797,7 +788,7 @@ class World:
             held = known.get(part.text) if keep else None
             if held is None:
                 try:
-                    held = part.run(self._look, None, 0)
+                    held = part.run(self.__getitem__, None, 0)
                 except ExprError as error:
                     held = Unknown(str(error))
                 if not isinstance(held, (bool, Unknown)):
