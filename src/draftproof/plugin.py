@@ -6,7 +6,6 @@ import gc
 import json
 import os
 import shlex
-from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator
 
     from draftproof.findings import Finding, Report
     from draftproof.library import Library
@@ -46,6 +45,21 @@ class State:
         self._library: Library | None = None
         self._broken: list[Finding] | None = None
         self.item: Any = None  # the test that runs
+        self.uncollected = False  # Python looks for no garbage, because of this
+
+    def collect(self, none: bool) -> None:
+        """Have Python look for garbage, or not for a while; not where another has told it so."""
+        if none and gc.isenabled():
+            gc.disable()
+            self.uncollected = True
+        elif not none and self.uncollected:
+            gc.enable()
+            self.uncollected = False
+
+    def release(self) -> None:
+        """Let go of what was read: pytest has Python look through all that is left, more than once."""
+        self.reports, self._library = {}, None
+        self.collect(none=False)
 
     @property
     def fail_on(self) -> str:
@@ -131,12 +145,11 @@ class State:
         if param not in self.reports:
             from draftproof import api  # noqa: PLC0415
 
-            with _uncollected():
-                if self.drafter:
-                    target, family = self.config.getoption("target"), self.config.getoption("draftproof_family")
-                    self.reports[param] = api.check_models(self.drafter, target, self.library, family or "", self.asked)
-                else:
-                    self.reports[param] = api.check_pair_id(param, self.library, self.asked)
+            if self.drafter:
+                target, family = self.config.getoption("target"), self.config.getoption("draftproof_family")
+                self.reports[param] = api.check_models(self.drafter, target, self.library, family or "", self.asked)
+            else:
+                self.reports[param] = api.check_pair_id(param, self.library, self.asked)
         return self.reports[param]
 
     def broken(self) -> list[Finding]:
@@ -168,18 +181,6 @@ class State:
             if value := self.config.getoption(option):
                 words.append(f"{option}={value}")
         return shlex.join(words)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Have Python not look for garbage for a while: what a report is made of is kept, and looked through in vain."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 @lru_cache(maxsize=64)
@@ -255,9 +256,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Let go of what was read: pytest has Python look through all that is left, more than once."""
+    """Let go of what was read, where no session ended."""
     if state := config.stash.get(_STATE, None):  # not where another plugin refused to start
-        state.reports, state._library = {}, None
+        state.release()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let go of what was read."""
+    state_of(session.config).release()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -289,9 +295,24 @@ def _parameter(item: pytest.Item, name: str) -> Any:
     return callspec.params.get(name) if callspec else None
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note the test that runs: a fixture that asks pytest for it costs each test more than all else here."""
-    state_of(item.config).item = item
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Note the test that runs: a fixture that asks pytest for it costs each test more than all else here.
+
+    While tests of pairs read contracts and headers Python looks for no garbage: what they read is kept to the end.
+    """
+    state = state_of(item.config)
+    state.item = item
+    state.collect(none=_reads(item))
+    try:
+        return (yield)
+    finally:
+        if nextitem is not None:  # after the last one all is let go of first
+            state.collect(none=_reads(nextitem) and state.uncollected)
+
+
+def _reads(item: pytest.Item) -> bool:
+    return item.get_closest_marker("shape") is not None and _parameter(item, "draftproof_pair") is not None
 
 
 @pytest.fixture
