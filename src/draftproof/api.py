@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from draftproof.checkpoint import Checkpoint, listed, parse_config
 from draftproof.conform import View, conform, expectations, last_layers, layout
 from draftproof.contracts import Acceptance, Contract, Dialect, Fact, Pair, Shared
-from draftproof.dims import Expr, Unknown
+from draftproof.dims import Expr, Unknown, like
 from draftproof.findings import Finding, Report, Section, Side, finding, nearest, unknown, visible
 from draftproof.hub import (
     COMMIT,
@@ -419,10 +419,13 @@ _ACCEPTED_BY = {"error": "allow", "warning": "allow", "unknown": "expect_unknown
 def accept(found: Iterable[Finding], pair: Pair, shared: Sequence[Shared] = ()) -> list[Finding]:
     """Mark the findings that a pair accepts, alone or with others: failures by allow, unknowns by expect_unknown."""
     out = []
+    of: dict[tuple[str, str], list[Acceptance]] = {}  # of many findings with one code
     for f in found:
         key = _ACCEPTED_BY.get(f.level)
-        rows = (row for one in (pair, *shared) for row in getattr(one, key, ())) if key else ()
-        entry = next((row for row in rows if row.covers(f)), None)
+        if key and (key, f.code) not in of:
+            rows = (row for one in (pair, *shared) for row in getattr(one, key, ()))
+            of[key, f.code] = [row for row in rows if like(f.code, row.code)]
+        entry = next((row for row in of[key, f.code] if row.covers(f)), None) if key else None
         out.append(replace(f, accepted=entry.because) if entry else f)
     return out
 

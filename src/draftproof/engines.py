@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from math import prod
+from operator import itemgetter
 from typing import Any
 
 from draftproof.checkpoint import Checkpoint, Table, damaged
@@ -1088,14 +1089,14 @@ class _Way(dict[str, Seen]):
         self[name] = seen
         return seen
 
-    def left(self, when: Expr | None, sure: bool = False, told: str = "") -> Expr | bool | None:
-        """Return what is to be asked yet of a condition: None if it holds, False if nothing will be said of it."""
+    def left(self, when: Expr | None, sure: bool = False, told: str = "") -> Expr | Unknown | bool:
+        """Return what is to be asked yet of a condition, or what it is; False too if nothing will be said of it."""
         version = self.said["version"]
         if isinstance(when, Within) and isinstance(version, str):
             if not when.has(version):
                 return False
             when = when.when
-        parts = list[Expr]()
+        parts, why, open_ = list[Expr](), None, False
         for part in when.parts if when is not None else ():
             try:
                 value = value_of(part, self.__getitem__)
@@ -1107,15 +1108,21 @@ class _Way(dict[str, Seen]):
                 return False
             if value is None:
                 parts.append(part)
+                open_ = True
             elif value is not True:  # it is not known, for all alike
                 parts.append(settled(part, value))
-        return joined("", parts) if parts else None
+                why = why or value
+        return joined("", parts) if open_ else why or True
 
     def of(self, what: str, rows: Sequence[Any]) -> Sequence[Any]:
         """Return those of a few records that may apply, each with what is open of it."""
         if what not in self.chosen:
             left = [(row, self.left(row.when)) for row in rows]
-            self.chosen[what] = [row.but(when=when) for row, when in left if not isinstance(when, bool)]
+            self.chosen[what] = [
+                row.but(when=settled(row.when, when) if isinstance(when, Unknown) else None if when is True else when)
+                for row, when in left
+                if when is not False
+            ]
         return self.chosen[what]
 
     def narrowed(self, rows: Sequence[Rows], told: str) -> Sequence[Rows]:
@@ -1126,20 +1133,27 @@ class _Way(dict[str, Seen]):
 
     def _narrowed(self, held: Rows, told: str) -> Rows:
         groups, alone = list[Group](), list[Head]()  # of one row, whose first condition need not be asked before it is
+        said = list[tuple[int, Effect]]()
         for group in held.groups:
             first = self.left(group.first)
-            if isinstance(first, bool):
+            if first is False:
                 continue
             heads = list[Head]()
             for head in group.heads():
                 when = self.left(head.when, head.sure, told)
-                if not isinstance(when, bool) and spans(head.since, head.until, str(self.said["version"])):
-                    heads.append(head._replace(since="", until="", when=when))
-            if first is None or len(heads) == 1:
+                if when is False or not spans(head.since, head.until, str(self.said["version"])):
+                    continue
+                if isinstance(when, Unknown):
+                    said += ((head.n, effect) for effect in _row(held[head.n], when, None, told))
+                else:
+                    heads.append(head._replace(since="", until="", when=None if when is True else when))
+            if len(heads) == 1 or not isinstance(first, Expr):
                 alone += heads
             elif heads:
                 groups.append(Group(first, partial(list, heads)))
-        return Rows([Group(None, partial(list, alone)), *groups], held.ids, held.__getitem__)
+        rows = Rows([Group(None, partial(list, alone)), *groups], held.ids, held.__getitem__)
+        rows.told = said
+        return rows
 
 
 def _way(world: World, library: Library) -> _Way | None:
@@ -1343,20 +1357,21 @@ def _rows(rows: Sequence[Rows], world: World, told: str = "", both: bool = False
         for group in held.groups:
             first = world.holds(group.first)
             heads += () if first is False else (head for head in group.heads() if first is True or not head.sure)
-        for head in sorted(heads):  # by n, of which each has its own
+        effects = list(held.told)
+        for head in heads:
             if both > head.both or ((head.since or head.until) and not spans(head.since, head.until, version)):
                 continue
             holds = world.holds(head.when, told, head.sure)
             if holds is True or not (holds is False or head.sure):
-                yield from _row(held[head.n], holds, world, told)
+                effects += ((head.n, effect) for effect in _row(held[head.n], holds, world, told))
+        yield from (effect for _, effect in sorted(effects, key=itemgetter(0)))
 
 
-def _row(row: EngineRow, holds: Unknown | bool, world: World, told: str) -> Iterator[Effect]:
+def _row(row: EngineRow, holds: Unknown | bool, world: World | None, told: str) -> Iterator[Effect]:
     """Yield the effect of a row that applies, or may."""
-    if holds is True and row.outcome == "unknown":
-        yield _unsure(row.stage, row.key or row.id, Unknown(_shown(row.see, world)))
-    elif holds is True:
-        yield _of(row).but(see=_shown(row.see, world))
+    if holds is True and world is not None:
+        see = _shown(row.see, world)
+        yield _unsure(row.stage, row.key or row.id, Unknown(see)) if row.outcome == "unknown" else _of(row).but(see=see)
     elif isinstance(holds, Unknown) and holds.why != (told or None):
         yield _unsure(row.stage, row.key or row.id, holds, row.outcome)
 

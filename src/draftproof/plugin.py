@@ -6,7 +6,9 @@ import gc
 import json
 import os
 import shlex
+import sys
 from functools import cached_property, lru_cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from importlib.machinery import ModuleSpec
 
     from draftproof.findings import Finding, Report
     from draftproof.library import Library
@@ -189,6 +192,16 @@ def _from_here(config: pytest.Config, file: str) -> str:
     return os.path.relpath(config.rootpath / file, config.invocation_params.dir)
 
 
+class _AsTheyAre:
+    """Find draftproof's modules as Python does: pytest's way, for the asserts of tests, reads code six times slower."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return what finds one of the modules that hold no tests."""
+        ours = name.startswith("draftproof.") and name != OWN_NAME
+        return PathFinder.find_spec(name, path, target) if ours else None
+
+
 def state_of(config: pytest.Config) -> State:
     """Return the state of the session."""
     return config.stash[_STATE]
@@ -237,6 +250,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marks; with --drafter and no path, collect draftproof's own test classes."""
     for name, text in MARKS.items():
         config.addinivalue_line("markers", f"{name}: {text}")
+    sys.meta_path.insert(0, _AsTheyAre)
     state = config.stash[_STATE] = State(config)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Summary(state), "draftproof-summary")
@@ -257,6 +271,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Let go of what was read, where no session ended."""
+    if _AsTheyAre in sys.meta_path:  # an inner session has its own
+        sys.meta_path.remove(_AsTheyAre)
     if state := config.stash.get(_STATE, None):  # not where another plugin refused to start
         state.release()
 

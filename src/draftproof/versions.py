@@ -37,6 +37,14 @@ class Asked(NamedTuple):
 
 def resolve(specs: Sequence[str], library: Library) -> tuple[list[Asked], list[Finding]]:
     """Return the engines at the versions that specs name, each once, and what is wrong with specs, or not exact."""
+    key = ("resolve", *specs)
+    asked, found = library.kept.get(key) or _resolved(specs, library)
+    if not any(INSTALLED in spec.lower() for spec in specs):  # which may be another later
+        library.kept[key] = asked, found
+    return list(asked), list(found)
+
+
+def _resolved(specs: Sequence[str], library: Library) -> tuple[list[Asked], list[Finding]]:
     asked: dict[Asked, None] = {}
     found: list[Finding] = []
     for spec in specs:
