@@ -296,10 +296,28 @@ def ask_engines(case: Case, engines: Sequence[str], launches: Sequence[Launch] =
     drafter = case.drafter or case.bare
     if drafter is None:
         return  # what conforms says of it comes first
+    target, kept = case.target or case.bare_target, case.library.kept
+    same = None if flags else _told_of(drafter, case.couple)
     for engine in specs:
-        case.loads[engine] = judge(
-            (engine,), case.library, drafter, case.target or case.bare_target, case.couple, flags
-        )
+        old = kept.get(("judged", engine, same))
+        if same is None or old is None or old[0] is not target:
+            old = target, judge((engine,), case.library, drafter, target, case.couple, flags)
+            if same is not None:
+                kept["judged", engine, same] = old
+        case.loads[engine] = list(old[1])
+
+
+def _told_of(drafter: View, couple: Couple | None) -> tuple[Any, ...] | None:
+    """Return all that engines are told of a recorded drafter without tensors: of many nothing more is known than that.
+
+    None of any other, which is asked about by itself.
+    """
+    source = drafter.checkpoint.source
+    if source.kind != "recording" or source.tensors:
+        return None
+    told = [repr(getattr(source, part)) for part in _CONTENT if part != "origin"]
+    facts = couple.facts if couple is not None else {}
+    return (*told, drafter.contract and drafter.contract.id, *((name, repr(fact)) for name, fact in facts.items()))
 
 
 def read_launches(
