@@ -256,13 +256,6 @@ def joined(text: str, parts: Sequence[Expr]) -> Expr:
     return made
 
 
-def settled(expr: Expr, value: Any) -> Expr:
-    """Return an expression whose value is known already."""
-    made = Expr(expr.text)
-    vars(made)["run"] = lambda look, elements, index: value
-    return made
-
-
 def kept(text: str, code: Code) -> Expr:
     """Return an expression whose code was kept with it."""
     made = Expr(text)

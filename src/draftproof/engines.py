@@ -12,13 +12,12 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from math import prod
-from operator import itemgetter
 from typing import Any
 
 from draftproof.checkpoint import Checkpoint, Table, damaged
-from draftproof.compiled import Group, Head, grouped
+from draftproof.compiled import Head, grouped
 from draftproof.conform import View, conform, looked_for_all
 from draftproof.contracts import EngineRow, Fact, Loop
 from draftproof.dims import (
@@ -30,12 +29,10 @@ from draftproof.dims import (
     Unknown,
     Within,
     braced,
-    joined,
     kind_of,
     like,
     ordered,
     parse,
-    settled,
     spans,
     value_of,
 )
@@ -177,9 +174,6 @@ def judge(
 _OF_LINE = ("refused", "unread", "misplaced", "cut", "spoilt", "pulled")  # no flags: what was found out of a line
 
 
-_NO_DIMS: Mapping[str, Expr] = {}
-
-
 class World(dict[str, Seen]):
     """Look up what an engine sees: its own facts and dims, flags of the launch, both configs, and the pair's dims.
 
@@ -200,7 +194,6 @@ class World(dict[str, Seen]):
         self.request = request or {}
         self.said: dict[str, Any] = dict(said)  # version, family, line, runner, method, architecture, code, captured
         self.exprs: dict[str, Expr] = dict(profile.facts)
-        self.dims: Mapping[str, Expr] = _NO_DIMS  # of the class
         self.index: dict[str, int] = {}
         self._sides: dict[str, Seen] = {} if like is None else like._sides  # what does not rest on what is said
         self._conditions: dict[str, bool | Unknown] = {}
@@ -216,7 +209,6 @@ class World(dict[str, Seen]):
 
     def add(self, dims: Mapping[str, Expr]) -> None:
         """Add the dims of a class."""
-        self.dims = dims
         self.exprs |= dims
         self.clear()
         self._conditions.clear()
@@ -892,10 +884,8 @@ def predict(
         out.effects.append(_unsure("load", "drafter", unread))
         return out
     out.runner = _choose(world, profile.runners, out, "runner", runner)
-    out.method = _choose(world, profile.methods, out, "method", way=_way(world, library))
-    way = _way(world, library)
-    requests = profile.requests if way is None else way.of("requests", profile.requests)
-    out.requests = [row for row in requests if world.holds(row.when) is True]
+    out.method = _choose(world, profile.methods, out, "method")
+    out.requests = [row for row in profile.requests if world.holds(row.when) is True]
     out.effects += _requested(out.requests, world)
     rows = _rows_at(library, profile)
     idle = [row for row in profile.methods if row.idle and row.is_ == out.method]  # it reads nothing of the drafter
@@ -922,8 +912,7 @@ def predict(
     out.effects += _captures(profile, world, out)
     world.say("captured", [] if out.captured is None else out.captured)
     told = architecture.why if isinstance(architecture, Unknown) else ""
-    way = _way(world, library)
-    rowed = list(_rows(rows if way is None else way.narrowed(rows, told), world, told))
+    rowed = list(_rows(rows, world, told))
     named = [
         e for e in rowed if e.stage == "config" and e.subject == "architectures"
     ]  # that it can be read comes first
@@ -1043,141 +1032,9 @@ def _rows_at(library: Library, profile: Profile) -> Sequence[Rows]:
     return kept[1]
 
 
-_OF_CONFIG = ("drafter.", "written.", "whole.")  # what begins so is looked up in the drafter's config
-_NOT_OF_CONFIG = ("drafter.tensors", "whole.target.")
-
-
-class _Open(Exception):
-    """Tell that a value rests on more than the way by which an engine comes to a drafter."""
-
-
-class _Way(dict[str, Seen]):
-    """Look up what is the same of all that an engine comes to by one way, launched without flags; else raise _Open.
-
-    What is asked of each is then what its own files decide; to have asked all gives the same. With blank it is the same
-    of all drafters of a family of whose config nothing was published.
-    """
-
-    def __init__(self, world: World, blank: bool) -> None:
-        super().__init__()
-        self.said = {name: value for name, value in world.said.items() if name != "captured"}
-        self.exprs = world.exprs
-        self.blank = World(world.profile, world.drafter, None, None, {}, {}, world.configs) if blank else None
-        self.rows: Sequence[Rows] | None = None
-        self.chosen: dict[str, Sequence[Any]] = {}
-        self._not = {"captured"}
-
-    def __missing__(self, name: str) -> Seen:
-        if name in self._not:
-            raise _Open
-        if name in self.said:
-            said = self.said[name]
-            seen: Seen = said if isinstance(said, Unknown) else Known(said, name)
-        elif name in self.exprs:
-            self._not.add(name)  # if it is come to again, or rests on what is open
-            value = value_of(self.exprs[name], self.__getitem__)
-            self._not.discard(name)
-            seen = value if isinstance(value, Unknown) else Known(value, str(self.exprs[name]))
-        elif name.startswith("launch."):
-            seen = Absent(f"launch: {name[7:]}")
-        elif self.blank is not None and name.startswith(_OF_CONFIG) and not name.startswith(_NOT_OF_CONFIG):
-            find, key = _side_of(name)
-            assert find is not None
-            seen = find(self.blank, key)
-        else:
-            raise _Open
-        self[name] = seen
-        return seen
-
-    def left(self, when: Expr | None, sure: bool = False, told: str = "") -> Expr | Unknown | bool:
-        """Return what is to be asked yet of a condition, or what it is; False too if nothing will be said of it."""
-        version = self.said["version"]
-        if isinstance(when, Within) and isinstance(version, str):
-            if not when.has(version):
-                return False
-            when = when.when
-        parts, why, open_ = list[Expr](), None, False
-        for part in when.parts if when is not None else ():
-            try:
-                value = value_of(part, self.__getitem__)
-            except _Open:
-                value = None
-            if value is not None and not isinstance(value, (bool, Unknown)):
-                value = Unknown(f"{part} is {value!r}")
-            if value is False or (isinstance(value, Unknown) and (sure or value.why == (told or None))):
-                return False
-            if value is None:
-                parts.append(part)
-                open_ = True
-            elif value is not True:  # it is not known, for all alike
-                parts.append(settled(part, value))
-                why = why or value
-        return joined("", parts) if open_ else why or True
-
-    def of(self, what: str, rows: Sequence[Any]) -> Sequence[Any]:
-        """Return those of a few records that may apply, each with what is open of it."""
-        if what not in self.chosen:
-            left = [(row, self.left(row.when)) for row in rows]
-            self.chosen[what] = [
-                row.but(when=settled(row.when, when) if isinstance(when, Unknown) else None if when is True else when)
-                for row, when in left
-                if when is not False
-            ]
-        return self.chosen[what]
-
-    def narrowed(self, rows: Sequence[Rows], told: str) -> Sequence[Rows]:
-        """Return the rows of which something may be said, each with what is open of it; told is as for _rows."""
-        if self.rows is None:
-            self.rows = [self._narrowed(held, told) for held in rows]
-        return self.rows
-
-    def _narrowed(self, held: Rows, told: str) -> Rows:
-        groups, alone = list[Group](), list[Head]()  # of one row, whose first condition need not be asked before it is
-        said = list[tuple[int, Effect]]()
-        for group in held.groups:
-            first = self.left(group.first)
-            if first is False:
-                continue
-            heads = list[Head]()
-            for head in group.heads():
-                when = self.left(head.when, head.sure, told)
-                if when is False or not spans(head.since, head.until, str(self.said["version"])):
-                    continue
-                if isinstance(when, Unknown):
-                    said += ((head.n, effect) for effect in _row(held[head.n], when, None, told))
-                else:
-                    heads.append(head._replace(since="", until="", when=None if when is True else when))
-            if len(heads) == 1 or not isinstance(first, Expr):
-                alone += heads
-            elif heads:
-                groups.append(Group(first, partial(list, heads)))
-        rows = Rows([Group(None, partial(list, alone)), *groups], held.ids, held.__getitem__)
-        rows.told = said
-        return rows
-
-
-def _way(world: World, library: Library) -> _Way | None:
-    """Return the way by which an engine came here, from the third time on; None where a launch says more."""
-    if world.flags or world.request:
-        return None
-    config = world.drafter.config
-    blank = config.partial and not (config.data or config.broken or config.unknown)
-    said = [value for name, value in world.said.items() if name != "captured"]
-    key = ("way", world.profile.id, *said, blank and config.nested)
-    profile, dims, way = library.kept.get(key, (None, None, 0))
-    if profile is not world.profile or dims is not world.dims:
-        way = 0
-    if not isinstance(way, _Way):
-        way = way + 1 if way < 2 else _Way(world, blank)
-        library.kept[key] = (world.profile, world.dims, way)
-    return way if isinstance(way, _Way) else None
-
-
-def _choose(
-    world: World, rows: Sequence[Chosen], out: Prediction, what: str, given: str = "", way: _Way | None = None
-) -> str:
+def _choose(world: World, rows: Sequence[Chosen], out: Prediction, what: str, given: str = "") -> str:
     """Return the text of the first row that applies, and let the world know it, or that it cannot be told."""
-    row = None if given else world.first(rows if way is None else way.of(what, rows))
+    row = None if given else world.first(rows)
     if isinstance(row, Unknown):
         out.effects.append(_unsure("flags", what, row))
         world.say(what, row)
@@ -1357,19 +1214,17 @@ def _rows(rows: Sequence[Rows], world: World, told: str = "", both: bool = False
         for group in held.groups:
             first = world.holds(group.first)
             heads += () if first is False else (head for head in group.heads() if first is True or not head.sure)
-        effects = list(held.told)
-        for head in heads:
+        for head in sorted(heads):  # by n, of which each has its own
             if both > head.both or ((head.since or head.until) and not spans(head.since, head.until, version)):
                 continue
             holds = world.holds(head.when, told, head.sure)
             if holds is True or not (holds is False or head.sure):
-                effects += ((head.n, effect) for effect in _row(held[head.n], holds, world, told))
-        yield from (effect for _, effect in sorted(effects, key=itemgetter(0)))
+                yield from _row(held[head.n], holds, world, told)
 
 
-def _row(row: EngineRow, holds: Unknown | bool, world: World | None, told: str) -> Iterator[Effect]:
+def _row(row: EngineRow, holds: Unknown | bool, world: World, told: str) -> Iterator[Effect]:
     """Yield the effect of a row that applies, or may."""
-    if holds is True and world is not None:
+    if holds is True:
         see = _shown(row.see, world)
         yield _unsure(row.stage, row.key or row.id, Unknown(see)) if row.outcome == "unknown" else _of(row).but(see=see)
     elif isinstance(holds, Unknown) and holds.why != (told or None):

@@ -281,7 +281,6 @@ class Rows(Sequence[EngineRow]):
 
     def __init__(self, groups: Sequence[Group], ids: Sequence[str], make: Callable[[int], EngineRow]) -> None:
         self.groups, self.ids, self.make = groups, ids, make
-        self.told: Sequence[tuple[int, Any]] = ()  # what is said whatever is asked, and of which row
         self._made: dict[int, EngineRow] = {}
 
     def __len__(self) -> int:
