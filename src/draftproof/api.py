@@ -392,7 +392,7 @@ def report(case: Case, subject: str, rerun: str = "", pair: Pair | None = None) 
 def _about(view: View) -> list[Finding]:
     """Return a view's findings with the side named, where the subject does not tell."""
     role = view.checkpoint.role
-    return [f if f.subject.startswith(role) else replace(f, subject=f"{role} {f.subject}") for f in view.findings]
+    return [f if f.subject.startswith(role) else f.but(subject=f"{role} {f.subject}") for f in view.findings]
 
 
 def side(view: View) -> Side:
@@ -444,7 +444,7 @@ def accept(found: Iterable[Finding], pair: Pair, shared: Sequence[Shared] = ()) 
             rows = (row for one in (pair, *shared) for row in getattr(one, key, ()))
             of[key, f.code] = [row for row in rows if like(f.code, row.code)]
         entry = next((row for row in of[key, f.code] if row.covers(f)), None) if key else None
-        out.append(replace(f, accepted=entry.because) if entry else f)
+        out.append(f.but(accepted=entry.because) if entry else f)
     return out
 
 

@@ -126,6 +126,13 @@ def _ast_of(text: str) -> ast.expr:
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 
 
+@lru_cache(maxsize=8192)
+def words(text: str) -> frozenset[str]:
+    """Return the words in the text of an expression: the names that it reads, and others."""
+    found = _WORD.findall(text)
+    return frozenset([word.removeprefix("cast.") for word in found] if "cast." in text else found)
+
+
 @dataclass(frozen=True)
 class Expr:
     """Hold one expression that parse allows; two are equal when their canonical texts are."""
@@ -155,8 +162,7 @@ class Expr:
     @cached_property
     def words(self) -> frozenset[str]:
         """Return the words in it: the names that it reads, and others; to know them it need not be parsed."""
-        words = _WORD.findall(self.text)
-        return frozenset([word.removeprefix("cast.") for word in words] if "cast." in self.text else words)
+        return words(self.text)
 
     @cached_property
     def names(self) -> frozenset[str]:

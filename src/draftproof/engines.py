@@ -35,6 +35,7 @@ from draftproof.dims import (
     parse,
     spans,
     value_of,
+    words,
 )
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible, whole
 from draftproof.library import Library
@@ -196,6 +197,7 @@ class World(dict[str, Seen]):
         self.exprs: dict[str, Expr] = dict(profile.facts)
         self.index: dict[str, int] = {}
         self._sides: dict[str, Seen] = {} if like is None else like._sides  # what does not rest on what is said
+        self._like = like
         self._conditions: dict[str, bool | Unknown] = {}
         self._open: set[str] = set()
 
@@ -212,6 +214,20 @@ class World(dict[str, Seen]):
         self.exprs |= dims
         self.clear()
         self._conditions.clear()
+
+    def settle(self) -> None:
+        """Take over from a world like this what is known there, where it rests on nothing that is otherwise here."""
+        if (there := self._like) is None:
+            return
+        unlike = {name for name in {*self.said, *there.said} if self.said.get(name) != there.said.get(name)}
+        unlike |= {name for name in {*self.exprs, *there.exprs} if self.exprs.get(name) is not there.exprs.get(name)}
+        count = -1
+        while count != len(unlike):
+            count = len(unlike)
+            unlike |= {name for name, expr in self.exprs.items() if not unlike.isdisjoint(expr.words)}
+        self.update({name: seen for name, seen in there.items() if name not in unlike})
+        alike = ((text, held) for text, held in there._conditions.items() if unlike.isdisjoint(words(text)))
+        self._conditions.update(alike)
 
     def at(self, index: dict[str, int]) -> None:
         """Fix the indices of a row of tensors, or none."""
@@ -911,6 +927,7 @@ def predict(
     out.effects += _hooked(profile, world)
     out.effects += _captures(profile, world, out)
     world.say("captured", [] if out.captured is None else out.captured)
+    world.settle()
     told = architecture.why if isinstance(architecture, Unknown) else ""
     rowed = list(_rows(rows, world, told))
     named = [
