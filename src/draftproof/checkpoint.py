@@ -114,10 +114,12 @@ class Config:
     def _at(self, path: str) -> Seen:
         if self.broken:
             return Unknown(self.broken, told=True)
-        where = f"{self.role} config.json: {path}"
         if self.unknown and any(path == key or path.startswith(f"{key}.") for key in self.unknown):
             return Unknown(f"{path} was not published as it stands on disk")
+        if self.partial and not self.data:  # as of many
+            return Unknown(f"{path} was not published")
         value: Any = self.data
+        where = f"{self.role} config.json: {path}"
         for part in path.split("."):
             if not isinstance(value, Mapping):
                 return Absent(where)
@@ -138,7 +140,7 @@ class Config:
 
     def is_null(self, key: str) -> bool:
         """Tell whether a key is there and null."""
-        return any(self._is_null(path) for path in self._paths(key))
+        return bool(self.data) and any(self._is_null(path) for path in self._paths(key))
 
     def as_written(self, key: str) -> Seen:
         """Return what the config says of a key, null being a value."""

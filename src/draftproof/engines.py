@@ -1225,12 +1225,14 @@ def _rows(rows: Sequence[Rows], world: World, told: str = "", both: bool = False
 
     both asks for those alone that hold of a target too.
     """
-    version = world.said["version"]
+    version, known = world.said["version"], world._conditions
     for held in rows:
         heads = list[Head]()
         for group in held.groups:
-            first = world.holds(group.first)
-            heads += () if first is False else (head for head in group.heads() if first is True or not head.sure)
+            first = known.get(group.first.text) if group.first is not None else True
+            first = world.holds(group.first) if first is None else first
+            if first is not False:
+                heads += group.heads() if first is True else [head for head in group.heads() if not head.sure]
         for head in sorted(heads):  # by n, of which each has its own
             if both > head.both or ((head.since or head.until) and not spans(head.since, head.until, version)):
                 continue
