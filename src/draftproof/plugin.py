@@ -345,8 +345,8 @@ def draftproof_verify(pytestconfig: pytest.Config, draftproof_pair: str) -> Any:
             pytest.fail(_nothing(state), pytrace=False)
         report = state.report(draftproof_pair)
         found = [f for section in report.sections if section.rung in rungs for f in section.findings]
-        if "contract" in rungs and (broken := state.broken()):
-            found = list(dict.fromkeys([*found, *broken]))
+        if "contract" in rungs and state.broken():
+            found = list(dict.fromkeys([*found, *state.broken()]))
         decided = [f for f in found if f.level in ("pass", "error", "warning")]
         waiting = [f for f in found if f.level == "unknown" and not f.accepted]
         failed = [f for f in found if f.fails(state.fail_on)]
