@@ -473,7 +473,7 @@ def stale(pair: Pair, shared: Sequence[Shared], found: list[Finding], otherwise:
         )
         for key, rows, wanted in levels
         for row in rows
-        if not any(row.covers(f) and f.level in wanted for f in found) and not (otherwise and _of_engines(row.code))
+        if not any(f.level in wanted and row.covers(f) for f in found) and not (otherwise and _of_engines(row.code))
     ]
 
 

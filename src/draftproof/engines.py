@@ -424,11 +424,13 @@ class World(dict[str, Seen]):
 
     def _tokens(self, view: View | None, whose: str) -> Seen:
         """Return how many tokens a side's tokenizer.json has; Absent where there is none that can be read."""
-        from draftproof.tokenizer import TABLE_LIMIT, parse_vocabulary  # noqa: PLC0415 (few rules ask for it)
+        source, name = view.checkpoint.source if view is not None else None, "tokenizer.json"
+        if source is None or name not in source.files:
+            return Unknown(f"the {whose}'s {name} is not at hand")
+        from draftproof.tokenizer import TABLE_LIMIT, parse_vocabulary  # noqa: PLC0415 (few have one)
         from draftproof.tokens import Bad  # noqa: PLC0415
 
-        source, name = view.checkpoint.source if view is not None else None, "tokenizer.json"
-        raw = source.take(name, TABLE_LIMIT) if source is not None and name in source.files else None
+        raw = source.take(name, TABLE_LIMIT)
         if not isinstance(raw, bytes):
             return Unknown(f"the {whose}'s {name} is not at hand")
         try:
@@ -463,13 +465,13 @@ class World(dict[str, Seen]):
 
     def _last_token(self) -> Seen:
         """Return the highest id of the drafter's tokenizer; what files beside it add comes after its own tokens."""
-        from draftproof.tokenizer import parse_vocabulary  # noqa: PLC0415 (few rules ask for it)
-        from draftproof.tokens import Bad  # noqa: PLC0415
-
         name = "tokenizer.json"
         source = self.drafter.checkpoint.source
         if source.kind != "folder" or not 0 < source.files.get(name, 0) <= WHOLE_LIMIT:
             return Absent(f"{name}, or it is large")
+        from draftproof.tokenizer import parse_vocabulary  # noqa: PLC0415 (few have one)
+        from draftproof.tokens import Bad  # noqa: PLC0415
+
         beside: list[Any] = []
         for file in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"):
             try:
@@ -494,13 +496,13 @@ class World(dict[str, Seen]):
 
     def _held(self, key: str) -> Seen:
         """Return what a torch file beside the weights holds, by STEM.KEY: the shape of a tensor, or a plain value."""
-        from draftproof.torchzip import PICKLE_LIMIT, read_entries  # noqa: PLC0415 (few rules ask for it)
-
         stem, _, entry = key.partition(".")
         source, name = self.drafter.checkpoint.source, f"{stem}.pt"
         size = source.files.get(name, 0)
         if not size:
             return Absent(f"the drafter's files: {name}")
+        from draftproof.torchzip import PICKLE_LIMIT, read_entries  # noqa: PLC0415 (few have one)
+
         raw = source.take(name, PICKLE_LIMIT)
         if not isinstance(raw, bytes):
             return Unknown(f"the drafter's {name} is not at hand")

@@ -10,8 +10,12 @@ import json
 import os
 import re
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -563,8 +567,9 @@ def _repo_of(name: str) -> str:
 
 def _recording_names(root: Path, stem: str = "") -> list[str]:
     """Return the file names of the recordings in a folder, or of those of one repo, sorted; none of no folder."""
-    start = f"{stem}@" if stem else ""
-    return [n for n in _listing(root) if n.startswith(start) and n.endswith(".json")]
+    names, start = _listing(root), f"{stem}@" if stem else ""
+    first = bisect_left(names, start)  # they are sorted
+    return [n for n in takewhile(lambda n: n.startswith(start), islice(names, first, None)) if n.endswith(".json")]
 
 
 _LISTINGS: dict[Path, tuple[int, list[str]]] = {}  # folder -> when it last changed, its names
@@ -636,8 +641,25 @@ def read_plain(path: Path, limit: int) -> bytes | Finding:
 
 
 def read_recording(path: Path) -> Source | Finding:
-    """Read a recording, strictly; what is wrong with it is one finding."""
+    """Read a recording, strictly; what is wrong with it is one finding. One that does not change is read once."""
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return _read_recording(path)
+    settled = time.time_ns() - seen.st_mtime_ns > _SETTLED
+    read = _recording_as_it_was(path, seen.st_mtime_ns, seen.st_size) if settled else _read_recording(path)
+    if isinstance(read, Source):
+        read = copy(read)
+        read.notes = []
+    return read
 
+
+@lru_cache(maxsize=1024)
+def _recording_as_it_was(path: Path, changed: int, size: int) -> Source | Finding:
+    return _read_recording(path)
+
+
+def _read_recording(path: Path) -> Source | Finding:
     def bad(expected: str, observed: str) -> Finding:
         return unknown("SRC115", path.name, expected=expected, observed=visible(observed), where=str(path))
 
