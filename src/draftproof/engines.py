@@ -463,6 +463,26 @@ class World(dict[str, Seen]):
             return Known(beside(*held), names[0])
         return Known(refused(held[0]) if isinstance(held[0], dict) else "", names[0])
 
+    def _apart(self) -> Seen:
+        """Tell by what the tokenizers of both sides are apart; "" where one of them lies in no folder."""
+        from draftproof.tokenizer import TABLE_LIMIT  # noqa: PLC0415 (few rules ask for it)
+        from draftproof.wordfiles import apart  # noqa: PLC0415 (few rules ask for it)
+
+        held: list[tuple[Any, Any]] = []
+        for view in (self.drafter, self.target):
+            source, made = (view.checkpoint.source if view is not None else None), []
+            for name in ("tokenizer.json", "tokenizer_config.json"):
+                size = source.files.get(name, 0) if source is not None and source.kind == "folder" else 0
+                try:
+                    whole = source is not None and 0 < size <= TABLE_LIMIT
+                    made.append(json.loads(source.read(name, 0, size)) if whole else None)
+                except (OSError, ValueError, RecursionError):
+                    made.append(None)
+            held.append((made[0], made[1]))
+        sizes = [one.value for one in (self("drafter.vocab_size"), self("target.vocab_size")) if isinstance(one, Known)]
+        most = min((size for size in sizes if type(size) is int), default=0)
+        return Known(apart(held[0], held[1], most), "the tokenizers")
+
     def _last_token(self) -> Seen:
         """Return the highest id of the drafter's tokenizer; what files beside it add comes after its own tokens."""
         name = "tokenizer.json"
@@ -524,12 +544,15 @@ class World(dict[str, Seen]):
         how many the target's tokenizer has, last the highest id that the drafter's own gives, of one that is not
         large; target_files are the names of all that lies in its folder, target_index what its index holds for
         weight_map; format is that of the files. tokenizer is why its library does not read the tokenizer.json, words
-        the error for what lies beside that, pieces whether a tokenizer.model begins as one does: model, odd or absent.
+        the error for what lies beside that, pieces whether a tokenizer.model begins as one does: model, odd or absent;
+        apart is by what the tokenizers of both sides are apart.
         """
         if key == "tokens":
             return self._tokens(self.target, "target")
         if key == "last":
             return self._last_token()
+        if key == "apart":
+            return self._apart()
         if key in ("tokenizer", "words", "pieces"):
             return self._words(key)
         if key == "target_index":

@@ -158,3 +158,44 @@ def beside(config: Any, listed: Any, added: Any) -> str:
     ):
         return "TypeError"
     return ""
+
+
+def apart(mine: tuple[Any, Any], theirs: tuple[Any, Any], most: int, first: int = 5) -> str:
+    """Tell by what two tokenizers are apart, each a tokenizer.json and what its tokenizer_config.json says.
+
+    ends: one adds a first or last token and the other does not; tokens: below `most`, from `first` on, an id stands for
+    other texts. "" where nothing is seen, or one of them is none of byte pairs.
+    """
+    if not all(isinstance(one, dict) and _paired(one) for one, _ in (mine, theirs)):
+        return ""
+    if _ends(*mine) != _ends(*theirs):
+        return "ends"
+    own, other = _texts_of(mine[0]), _texts_of(theirs[0])
+    return "tokens" if any(own.get(id) != other.get(id) for id in {*own, *other} if first <= id < most) else ""
+
+
+def _paired(data: Mapping[str, Any]) -> bool:
+    model = data.get("model")
+    return isinstance(model, dict) and model.get("type") == "BPE" and isinstance(model.get("vocab"), dict)
+
+
+def _texts_of(data: Mapping[str, Any]) -> dict[int, str]:
+    added = data.get("added_tokens")
+    listed = [one for one in added if isinstance(one, dict)] if isinstance(added, list) else []
+    found = {id: text for text, id in data["model"]["vocab"].items() if type(id) is int}
+    return found | {one["id"]: str(one.get("content")) for one in listed if type(one.get("id")) is int}
+
+
+def _ends(data: Mapping[str, Any], config: Any) -> tuple[bool, bool]:
+    """Return whether a first and a last token are added: by the config, else by a template."""
+    said = config if isinstance(config, dict) else {}
+    process = data.get("post_processor")
+    parts = process.get("processors", [process]) if isinstance(process, dict) else []
+    begins = closes = False
+    for part in parts if isinstance(parts, list) else []:
+        single = part.get("single") if isinstance(part, dict) else None
+        if not isinstance(single, list) or len(single) < 2 or part.get("type") != "TemplateProcessing":
+            continue
+        begins, closes = (isinstance(one, dict) and "SpecialToken" in one for one in (single[0], single[-1]))
+    bos, eos = said.get("add_bos_token"), said.get("add_eos_token")
+    return bos if isinstance(bos, bool) else begins, eos if isinstance(eos, bool) else closes
