@@ -868,6 +868,7 @@ KINDS: Mapping[str, Spec] = {
                         "loose",
                         "words",
                         "falling",
+                        "pairs",
                     ),
                 ),
                 takes=_s("how many words: one without it", pattern="none|one|optional|some|any|[1-9]"),

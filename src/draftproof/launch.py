@@ -900,7 +900,9 @@ class _Reader:
                 *(value if isinstance(value, list) else [value]),
             ]
             return
-        if flag.joins and flag.dest in self.given:
+        if flag.type == "pairs" and flag.dest in self.given:
+            value = _merged(self.given[flag.dest][1], value)
+        elif flag.joins and flag.dest in self.given:
             value = _joined(self.given[flag.dest][1], value, flag.joins)
         elif flag.dest in self.given and self.given[flag.dest][1] != value:
             self.twice(name, self.given[flag.dest][1], value)
@@ -1053,6 +1055,8 @@ def typed(flag: Flag, text: str) -> Any:
                 values = [_stod(part.strip()) for part in text.split(",")]
                 fine = all(map(math.isfinite, values)) and values == sorted(values, reverse=True)
                 return values if fine else text
+            case "pairs" if all(_PAIR.fullmatch(part) for part in text.split(",")):
+                return _paired(text)
     except json.JSONDecodeError as error:
         raise _Bad(f"JSON: {error.msg}", error.pos, "CLI659") from None
     except (ValueError, OverflowError, RecursionError):
@@ -1175,6 +1179,37 @@ _STOF = re.compile(
     r"(?:e[+-]?\d+)?)",
     re.ASCII | re.I,
 )
+
+
+_PAIR = re.compile(r"([^=]*)=(?:(int|float|str):(.*)|bool:(true|false))", re.ASCII | re.DOTALL)
+_LEADING = {
+    "int": re.compile(r"\s*[+-]?\d+", re.ASCII),
+    "float": re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.I),
+}
+
+
+def _paired(text: str) -> dict[str, Any]:
+    """Return KEY=TYPE:VALUE, with commas between them, as tables in each other, by the dots of the keys."""
+    whole: dict[str, Any] = {}
+    for key, kind, said, truth in filter(None, (m and m.groups() for m in map(_PAIR.fullmatch, text.split(",")))):
+        *above, last = key.split(".")
+        table = whole
+        for name in above:
+            held = table.get(name)
+            table[name] = table = held if isinstance(held, dict) else {}
+        if kind in _LEADING:  # as C reads it: a text with no number in front is 0
+            number = _LEADING[kind].match(said)
+            table[last] = (int if kind == "int" else float)(number[0] if number else 0)
+        else:
+            table[last] = said if kind else truth == "true"
+    return whole
+
+
+def _merged(first: Any, then: Any) -> Any:
+    """Return two tables as one; what the second says counts."""
+    if not isinstance(first, dict) or not isinstance(then, dict):
+        return then
+    return first | {key: _merged(first.get(key), value) for key, value in then.items()}
 
 
 def _stoi(text: str, bits: int) -> int:
