@@ -468,8 +468,8 @@ class World(dict[str, Seen]):
         from draftproof.tokenizer import TABLE_LIMIT  # noqa: PLC0415 (few rules ask for it)
         from draftproof.wordfiles import apart  # noqa: PLC0415 (few rules ask for it)
 
-        held: list[tuple[Any, Any]] = []
-        for view in (self.drafter, self.target):
+        held: list[tuple[Any, Any, Any]] = []
+        for side, view in (("drafter", self.drafter), ("target", self.target)):
             source, made = (view.checkpoint.source if view is not None else None), []
             for name in ("tokenizer.json", "tokenizer_config.json"):
                 size = source.files.get(name, 0) if source is not None and source.kind == "folder" else 0
@@ -478,7 +478,8 @@ class World(dict[str, Seen]):
                     made.append(json.loads(source.read(name, 0, size)) if whole else None)
                 except (OSError, ValueError, RecursionError):
                     made.append(None)
-            held.append((made[0], made[1]))
+            first = self(f"{side}.bos_token_id")
+            held.append((made[0], made[1], first.value if isinstance(first, Known) else None))
         sizes = [one.value for one in (self("drafter.vocab_size"), self("target.vocab_size")) if isinstance(one, Known)]
         most = min((size for size in sizes if type(size) is int), default=0)
         return Known(apart(held[0], held[1], most), "the tokenizers")

@@ -160,13 +160,14 @@ def beside(config: Any, listed: Any, added: Any) -> str:
     return ""
 
 
-def apart(mine: tuple[Any, Any], theirs: tuple[Any, Any], most: int, first: int = 5) -> str:
-    """Tell by what two tokenizers are apart, each a tokenizer.json and what its tokenizer_config.json says.
+def apart(mine: tuple[Any, Any, Any], theirs: tuple[Any, Any, Any], most: int, first: int = 5) -> str:
+    """Tell by what two tokenizers are apart.
 
-    ends: one adds a first or last token and the other does not; tokens: below `most`, from `first` on, an id stands for
-    other texts. "" where nothing is seen, or one of them is none of byte pairs.
+    Each is a tokenizer.json, a tokenizer_config.json and the bos_token_id of a config.json. ends: one adds a first or
+    last token and the other none, or another; tokens: below `most`, from `first` on, an id stands for other texts.
+    "" where nothing is seen, or one of them is none of byte pairs.
     """
-    if not all(isinstance(one, dict) and _paired(one) for one, _ in (mine, theirs)):
+    if not all(isinstance(one, dict) and _paired(one) for one, *_ in (mine, theirs)):
         return ""
     if _ends(*mine) != _ends(*theirs):
         return "ends"
@@ -186,8 +187,8 @@ def _texts_of(data: Mapping[str, Any]) -> dict[int, str]:
     return found | {one["id"]: str(one.get("content")) for one in listed if type(one.get("id")) is int}
 
 
-def _ends(data: Mapping[str, Any], config: Any) -> tuple[bool, bool]:
-    """Return whether a first and a last token are added: by the config, else by a template."""
+def _ends(data: Mapping[str, Any], config: Any, id: Any) -> tuple[Any, bool]:
+    """Return the token that is added first, and whether a last one is: by the config, else by a template."""
     said = config if isinstance(config, dict) else {}
     process = data.get("post_processor")
     parts = process.get("processors", [process]) if isinstance(process, dict) else []
@@ -198,4 +199,9 @@ def _ends(data: Mapping[str, Any], config: Any) -> tuple[bool, bool]:
             continue
         begins, closes = (isinstance(one, dict) and "SpecialToken" in one for one in (single[0], single[-1]))
     bos, eos = said.get("add_bos_token"), said.get("add_eos_token")
-    return bos if isinstance(bos, bool) else begins, eos if isinstance(eos, bool) else closes
+    named = said.get("bos_token")
+    text = named.get("content") if isinstance(named, dict) else named
+    listed = data.get("added_tokens") if isinstance(data.get("added_tokens"), list) else []
+    given = next((one.get("id") for one in listed or () if isinstance(one, dict) and one.get("content") == text), id)
+    adds = bos if isinstance(bos, bool) else begins
+    return adds and given, eos if isinstance(eos, bool) else closes
