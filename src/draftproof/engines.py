@@ -474,8 +474,8 @@ class World(dict[str, Seen]):
             for name in ("tokenizer.json", "tokenizer_config.json"):
                 size = source.files.get(name, 0) if source is not None and source.kind == "folder" else 0
                 try:
-                    whole = source is not None and 0 < size <= TABLE_LIMIT
-                    made.append(json.loads(source.read(name, 0, size)) if whole else None)
+                    raw = source.read(name, 0, size) if source is not None and 0 < size <= TABLE_LIMIT else b"null"
+                    made.append(json.loads(raw))
                 except (OSError, ValueError, RecursionError):
                     made.append(None)
             first = self(f"{side}.bos_token_id")

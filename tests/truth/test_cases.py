@@ -55,7 +55,7 @@ def test_case_on_disk_is_what_its_metadata_says(id: str, tmp_path: Path) -> None
         assert json.loads((folder / "config.json").read_text()) == seen.drafter.config
     target = tmp_path / "targets" / row["target"] / "config.json"
     assert target.exists() != ("config.json" in seen.target.gone)
-    if target.exists():
+    if target.exists() and "config.json" not in seen.target.files:
         assert json.loads(target.read_text()) == seen.target.config
     assert row["launch"] == {engine: list(words) for engine, words in seen.launch.items()}
 
