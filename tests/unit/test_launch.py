@@ -158,7 +158,12 @@ ODD = {  # of llama.cpp, as typed -> what rules see, or that it is refused
     "--spec-draft-p-min 1e-50": "refused", "--spec-draft-p-min half": "refused", "--temp 0": {"temperature": 0.0},
     "--repeat-penalty 0": "refused", "--repeat-penalty inf": "refused", "--prio-draft 4": "refused",
     "-Cd 0xff": {"cpu_mask_draft": "0xff"}, "-Cd 0xfg": "refused", "-otd a": "refused", "-s -1": {"seed": -1},
-    "--override-kv a=int:1": {"override_kv": "a=int:1"}, "--override-kv a=integer:1": "refused",
+    "--override-kv a=int:1": {"override_kv": {"a": 1}}, "--override-kv a=integer:1": "refused",
+    "--override-kv a.b=float:1e-3z,a.c=int:x --override-kv a.d=bool:true": {
+        "override_kv": {"a": {"b": 0.001, "c": 0, "d": True}}
+    },
+    "--override-kv a=bool:True": "refused", "--override-kv a=str:x,b": "refused", "-otd a=cpu": "refused",
+    "-otd a=CPU,b=CUDA0": {"override_tensor_draft": "a=CPU,b=CUDA0"},
 }  # fmt: skip
 
 
