@@ -444,7 +444,8 @@ class World(dict[str, Seen]):
         from draftproof.wordfiles import beside, refused  # noqa: PLC0415 (few rules ask for it)
 
         source = self.drafter.checkpoint.source
-        names = {"tokenizer": ["tokenizer.json"], "pieces": ["tokenizer.model"]}.get(
+        own = ["tokenizer.json"]
+        names = {"tokenizer": own, "merges": own, "fallback": own, "pieces": ["tokenizer.model"]}.get(
             key, ["tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
         )
         there = source.files if source.kind == "folder" else {}
@@ -461,6 +462,15 @@ class World(dict[str, Seen]):
                 held.append(None)
         if key == "words":
             return Known(beside(*held), names[0])
+        if key in ("merges", "fallback"):
+            model = held[0].get("model") if isinstance(held[0], dict) else None
+            if not isinstance(model, dict):
+                return Absent(names[0])
+            merges, decoder = model.get("merges"), held[0].get("decoder")
+            if key == "merges":
+                return Known(len(merges) if isinstance(merges, list) else 0, names[0])
+            paired = model.get("type") == "BPE" and model.get("byte_fallback") is True
+            return Known(paired and isinstance(decoder, dict) and decoder.get("type") == "Sequence", names[0])
         return Known(refused(held[0]) if isinstance(held[0], dict) else "", names[0])
 
     def _apart(self) -> Seen:
@@ -546,7 +556,8 @@ class World(dict[str, Seen]):
         large; target_files are the names of all that lies in its folder, target_index what its index holds for
         weight_map; format is that of the files. tokenizer is why its library does not read the tokenizer.json, words
         the error for what lies beside that, pieces whether a tokenizer.model begins as one does: model, odd or absent;
-        apart is by what the tokenizers of both sides are apart.
+        apart is by what the tokenizers of both sides are apart, merges how many pairs the drafter's joins, fallback
+        whether it falls back on bytes.
         """
         if key == "tokens":
             return self._tokens(self.target, "target")
@@ -554,7 +565,7 @@ class World(dict[str, Seen]):
             return self._last_token()
         if key == "apart":
             return self._apart()
-        if key in ("tokenizer", "words", "pieces"):
+        if key in ("tokenizer", "words", "pieces", "merges", "fallback"):
             return self._words(key)
         if key == "target_index":
             return self._text_of("target", "model.safetensors.index", "weight_map")
