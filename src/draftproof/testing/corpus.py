@@ -275,12 +275,13 @@ def _size(dtype: str, shape: Iterable[int]) -> int:
 def _tokenizer(
     ids: int, words: str = "t", type: str = "BPE", added: Mapping[str, str] | None = None
 ) -> dict[str, Any]:  # fmt: skip
-    """Return a tokenizer.json of so many ids, each with a word of its own."""
+    """Return a tokenizer.json of so many ids, each with a word of its own, the third joined of two others."""
     texts = [f"{words}{i}" for i in range(ids)]
+    texts[2:3] = ["".join(texts[:2])] if ids > 2 else []
     vocab: Any = [[text, -1.0] for text in texts] if type == "Unigram" else {t: i for i, t in enumerate(texts)}
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)  # without them none is read
     rows = [{"id": int(i), "content": text, **plain, "special": True} for i, text in (added or {}).items()]
-    model = {"type": type, "vocab": vocab} | ({"merges": []} if type == "BPE" else {})
+    model = {"type": type, "vocab": vocab} | ({"merges": [" ".join(texts[:2])]} if type == "BPE" else {})
     return {"version": "1.0", "added_tokens": rows, "model": model}
 
 
