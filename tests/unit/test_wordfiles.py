@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from draftproof.wordfiles import beside, refused
+from draftproof.wordfiles import apart, beside, refused
 
 TOKEN = {"id": 3, "content": "<x>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
          "special": True}  # fmt: skip
@@ -101,3 +101,31 @@ def test_what_is_nested_without_end_ends() -> None:
 )  # fmt: skip
 def test_files_beside_it_raise_as_their_library_does(config: Any, listed: Any, added: Any, error: str) -> None:
     assert beside(config, listed, added) == error
+
+
+PAIRED = {"model": {"type": "BPE", "vocab": {word: n for n, word in enumerate("abcdefg")}, "merges": []}}
+OTHERWISE = {"model": {"type": "BPE", "vocab": {word: n for n, word in enumerate("abcdexg")}, "merges": []}}
+FIRST_OTHERWISE = {"model": {"type": "BPE", "vocab": {word: n for n, word in enumerate("xycdefg")}, "merges": []}}
+BEGINS = {
+    **PAIRED,
+    "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a"}}, {"Sequence": {}}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "is_"),
+    [
+        ((PAIRED, None, 1), (PAIRED, {}, 2), ""),
+        ((PAIRED, None, 1), (OTHERWISE, None, 1), "tokens"),
+        ((PAIRED, None, 1), (FIRST_OTHERWISE, None, 1), ""),
+        ((PAIRED, {"add_bos_token": True}, 1), (PAIRED, None, 1), "ends"),
+        ((PAIRED, {"add_bos_token": True}, 1), (PAIRED, {"add_bos_token": True}, 2), "ends"),
+        ((BEGINS, None, 1), (PAIRED, {"add_bos_token": True}, 1), ""),
+        ((BEGINS, {"add_bos_token": False}, 1), (PAIRED, None, 1), ""),
+        ((PAIRED, {"add_eos_token": True}, 1), (PAIRED, None, 1), "ends"),
+        (({"model": {"type": "Unigram", "vocab": []}}, None, 1), (PAIRED, None, 1), ""),
+    ],
+)
+def test_tokenizers_are_apart_by_what_they_add_or_by_their_tokens(mine: Any, theirs: Any, is_: str) -> None:
+    assert apart(mine, theirs, 7) == is_
+    assert apart(theirs, mine, 7) == is_
