@@ -63,7 +63,6 @@ from draftproof.rules import RULES
 
 
 _INSIDE = Path(__file__).with_name("shipped")  # where an installed package has them
-_COMPILED = str(_INSIDE.with_name("compiled"))  # their forms, which an installed package has
 
 
 def shipped_root() -> Path:
@@ -269,7 +268,7 @@ class Library:
     def _form(self, kind: str, path: Path) -> bytes | None:
         """Return the compiled form of a file, where the package has one that holds."""
         if path not in self._forms:
-            form, raw = os.path.join(_COMPILED, FOLDERS[kind], f"{path.stem}.json"), self.raw(path)
+            form, raw = os.path.join(_compiled(), FOLDERS[kind], f"{path.stem}.json"), self.raw(path)
             self._forms[path] = compiled.held(form, raw) if raw is not None else None
             if self._forms[path] is None and os.path.exists(form):  # which never raises
                 self._edited.add(path)
@@ -284,12 +283,17 @@ class Library:
         """Tell whether a contract that ships is not there, or another stands in its place."""
         for kind, folder in FOLDERS.items():
             try:
-                names = os.listdir(os.path.join(_COMPILED, folder))
+                names = os.listdir(os.path.join(_compiled(), folder))
             except OSError:
                 names = []
             if not {name[:-5] for name in names if name.endswith(".json")} <= self.files(kind).keys():
                 return True
         return any(map(self._other, self._hidden))
+
+
+def _compiled() -> str:
+    """Return the folder of the compiled forms, beside the contracts of an installed package."""
+    return os.path.join(os.path.dirname(_INSIDE), "compiled")
 
 
 def compile_all(root: Path, out: Path) -> None:
