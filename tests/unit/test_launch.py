@@ -396,7 +396,7 @@ def test_number_of_a_flag_has_bounds(said: str, refused: bool) -> None:
 @given(st.data(), st.sampled_from([LIBRARY.get("launch", id)[0] for id in LIBRARY.files("launch")]))
 def test_flags_written_as_words_are_read_again(data: st.DataObject, launches: Launches) -> None:
     plain = [f for f in launches.flags if not (f.many or f.gone or f.takes.isdigit() or f.dest in launches.unread)]
-    plain = [f for f in plain if not f.form and f.type not in ("falling", "pairs")]  # which are read otherwise than written
+    plain = [f for f in plain if not f.form and f.type not in ("falling", "pairs")]  # read otherwise than written
     once = [f for f in plain if sum(f.dest == other.dest for other in launches.flags) == 1]
     chosen = data.draw(st.lists(st.sampled_from(once), max_size=4, unique_by=lambda f: f.dest))
     flags = {flag.dest: data.draw(values(flag)) for flag in chosen}
