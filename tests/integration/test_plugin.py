@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import shlex
@@ -136,6 +137,43 @@ def test_marks_are_registered_so_that_strict_markers_works_in_another_repository
     repo.pytest("--strict-markers").assert_outcomes(passed=len(marks))
     out = repo.pytest("--markers").stdout.str()
     assert all(f"@pytest.mark.{m}: " in out for m in marks)
+
+
+GARBAGE = """
+import gc
+import sys
+
+import pytest
+
+from draftproof.testing import TestShape  # noqa: F401
+
+
+class TestWhile:
+    @pytest.mark.shape
+    def test_none(self, draftproof_verify):
+        assert not gc.isenabled()
+        assert "draftproof.api" in sys.modules
+
+
+def test_after():
+    assert gc.isenabled()
+"""
+
+
+def test_python_looks_for_no_garbage_while_pairs_are_read_and_does_so_again_after(repo: Repo) -> None:
+    repo.pair("good")
+    repo.write("tests/test_drafter.py", GARBAGE)
+    was, finders = gc.isenabled(), list(sys.meta_path)
+    gc.enable()
+    try:
+        repo.pytester.runpytest_inprocess("tests", "-p", "no:cacheprovider").assert_outcomes(passed=4)
+        assert gc.isenabled()
+        gc.disable()
+        repo.pytester.runpytest_inprocess("tests", "-p", "no:cacheprovider", "-k", "TestShape or TestWhile")
+        assert not gc.isenabled()  # as the caller had it
+    finally:
+        (gc.enable if was else gc.disable)()
+    assert sys.meta_path == finders
 
 
 def test_unknown_mark_is_still_refused_under_strict_markers(repo: Repo) -> None:
