@@ -937,6 +937,7 @@ def predict(
         out.effects.append(_unsure("load", "drafter", unread))
         return out
     out.runner = _choose(world, profile.runners, out, "runner", runner)
+    world.settle()
     out.method = _choose(world, profile.methods, out, "method")
     out.requests = [row for row in profile.requests if world.holds(row.when) is True]
     out.effects += _requested(out.requests, world)
