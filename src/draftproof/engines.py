@@ -38,6 +38,7 @@ from draftproof.dims import (
     words,
 )
 from draftproof.findings import Finding, Level, finding, holds, unknown, visible, whole
+from draftproof.hub import Source
 from draftproof.library import Library
 from draftproof.pair import Couple
 from draftproof.profiles import (
@@ -453,13 +454,7 @@ class World(dict[str, Seen]):
             size = there.get(names[0])
             begins = source.read(names[0], 0, 1) if size else b""
             return Known("absent" if size is None else "model" if begins == b"\n" else "odd", names[0])
-        held: list[Any] = []
-        for name in names:
-            try:
-                read = 0 < there.get(name, 0) <= WHOLE_LIMIT
-                held.append(json.loads(source.read(name, 0, there[name]).decode("utf-8")) if read else None)
-            except (OSError, ValueError, RecursionError):
-                held.append(None)
+        held = [_json_in(source, name, WHOLE_LIMIT) for name in names]
         if key == "words":
             return Known(beside(*held), names[0])
         if key in ("merges", "fallback"):
@@ -480,16 +475,9 @@ class World(dict[str, Seen]):
 
         held: list[tuple[Any, Any, Any]] = []
         for side, view in (("drafter", self.drafter), ("target", self.target)):
-            source, made = (view.checkpoint.source if view is not None else None), []
-            for name in ("tokenizer.json", "tokenizer_config.json"):
-                size = source.files.get(name, 0) if source is not None and source.kind == "folder" else 0
-                try:
-                    raw = source.read(name, 0, size) if source is not None and 0 < size <= TABLE_LIMIT else b"null"
-                    made.append(json.loads(raw))
-                except (OSError, ValueError, RecursionError):
-                    made.append(None)
-            first = self(f"{side}.bos_token_id")
-            held.append((made[0], made[1], first.value if isinstance(first, Known) else None))
+            source = view.checkpoint.source if view is not None else None
+            files = (_json_in(source, name, TABLE_LIMIT) for name in ("tokenizer.json", "tokenizer_config.json"))
+            held.append((*files, _value(self(f"{side}.bos_token_id"))))
         sizes = [one.value for one in (self("drafter.vocab_size"), self("target.vocab_size")) if isinstance(one, Known)]
         most = min((size for size in sizes if type(size) is int), default=0)
         return Known(apart(held[0], held[1], most), "the tokenizers")
@@ -503,13 +491,8 @@ class World(dict[str, Seen]):
         from draftproof.tokenizer import parse_vocabulary  # noqa: PLC0415 (few have one)
         from draftproof.tokens import Bad  # noqa: PLC0415
 
-        beside: list[Any] = []
-        for file in ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"):
-            try:
-                size = source.files.get(file, 0)
-                beside.append(json.loads(source.read(file, 0, size)) if 0 < size <= WHOLE_LIMIT else {})
-            except (OSError, ValueError, RecursionError):
-                beside.append({})
+        files = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+        beside = [_json_in(source, file, WHOLE_LIMIT) for file in files]
         try:
             parsed = parse_vocabulary(name, source.read(name, 0, source.files[name]))
         except (Bad, OSError, ValueError, RecursionError) as error:
@@ -854,6 +837,17 @@ class World(dict[str, Seen]):
             holds = self.holds(row.when)
             if holds is not False:
                 return row if holds is True else holds
+        return None
+
+
+def _json_in(source: Source | None, name: str, limit: int) -> Any:
+    """Return what a JSON file in a folder holds; None where there is none, or one that is large or no JSON."""
+    size = source.files.get(name, 0) if source is not None and source.kind == "folder" else 0
+    if source is None or not 0 < size <= limit:
+        return None
+    try:
+        return json.loads(source.read(name, 0, size).decode("utf-8"))
+    except (OSError, ValueError, RecursionError):
         return None
 
 

@@ -1055,8 +1055,8 @@ def typed(flag: Flag, text: str) -> Any:
                 values = [_stod(part.strip()) for part in text.split(",")]
                 fine = all(map(math.isfinite, values)) and values == sorted(values, reverse=True)
                 return values if fine else text
-            case "pairs" if all(_PAIR.fullmatch(part) for part in text.split(",")):
-                return _paired(text)
+            case "pairs":
+                value = _paired(text)
     except json.JSONDecodeError as error:
         raise _Bad(f"JSON: {error.msg}", error.pos, "CLI659") from None
     except (ValueError, OverflowError, RecursionError):

@@ -311,24 +311,16 @@ def _parameter(item: pytest.Item, name: str) -> Any:
     return callspec.params.get(name) if callspec else None
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
     """Note the test that runs: a fixture that asks pytest for it costs each test more than all else here.
 
     While tests of pairs read contracts and headers Python looks for no garbage: what they read is kept to the end.
     """
     state = state_of(item.config)
     state.item = item
-    state.collect(none=_reads(item))
-    try:
-        return (yield)
-    finally:
-        if nextitem is not None:  # after the last one all is let go of first
-            state.collect(none=_reads(nextitem) and state.uncollected)
-
-
-def _reads(item: pytest.Item) -> bool:
-    return item.get_closest_marker("shape") is not None and _parameter(item, "draftproof_pair") is not None
+    reads = item.get_closest_marker("shape") is not None and _parameter(item, "draftproof_pair") is not None
+    state.collect(none=reads)  # after the last one once all is let go of
 
 
 @pytest.fixture

@@ -162,6 +162,8 @@ ODD = {  # of llama.cpp, as typed -> what rules see, or that it is refused
     "--override-kv a.b=float:1e-3z,a.c=int:x --override-kv a.d=bool:true": {
         "override_kv": {"a": {"b": 0.001, "c": 0, "d": True}}
     },
+    f"--override-kv {'a' * 127}=int:1": {"override_kv": {"a" * 127: 1}}, f"--override-kv a=str:{'a' * 128}": "refused",
+    f"--override-kv {'a.' * 3000}=int:1 --override-kv {'a.' * 3000}=int:2": "refused",
     "--override-kv a=bool:True": "refused", "--override-kv a=str:x,b": "refused", "-otd a=cpu": "refused",
     "-otd a=CPU,b=CUDA0": {"override_tensor_draft": "a=CPU,b=CUDA0"},
 }  # fmt: skip
