@@ -284,11 +284,12 @@ _NO_ANSWER = ("SRC101", "SRC106", "SRC107")  # the repo may be another's, or of 
 
 
 def _near(repo: str, recordings: tuple[Path, ...]) -> str:
-    """Return " (did you mean X?)" for the repo that is recorded, or in the Hub's cache, and nearly called so."""
+    """Return " (did you mean X?)" for the repo recorded here, or in the Hub's cache, that is nearly called so."""
     known = {_repo_of(name) for root in recordings for name in _recording_names(root)}
     kept = [name.removeprefix("models--") for name in _listing(cache_folder()) if name.startswith("models--")]
     known |= {name.replace("--", "/", 1) for name in kept}
-    known.discard(repo)
+    if repo in known:  # the name is right
+        return ""
     org = repo.partition("/")[0].lower() + "/"
     return nearest(repo, [one for one in sorted(known) if one.lower().startswith(org)] or sorted(known))
 

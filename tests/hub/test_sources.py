@@ -172,6 +172,15 @@ def test_wrong_name_is_answered_with_the_name_that_is_recorded_or_cached(
     assert "did you mean" not in strange.observed + strange.help
 
 
+def test_name_that_is_recorded_is_not_taken_for_a_wrong_one(loopback: Server, own: Path) -> None:
+    for name in (b.DRAFTER, f"{b.DRAFTER}-2"):
+        asking.record(own, name, None, "derived", b.dense_config(), b.dense())
+    loopback.rule(what=sent(drop=True))
+    found = finding(opened(b.DRAFTER, own, "live"))
+    assert found.code == "SRC107"
+    assert "did you mean" not in found.observed + found.help
+
+
 # --- modes
 
 
